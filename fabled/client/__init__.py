@@ -1,0 +1,1 @@
+"""`fablectl`: the thin client of the socket. Imports nothing that the daemon is made of."""

@@ -1,0 +1,1 @@
+"""The background service: composition, watching, jobs and the socket."""

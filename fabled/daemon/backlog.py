@@ -1,0 +1,90 @@
+"""What is waiting to be read: paths, each once, the live ones before the rest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Item(NamedTuple):
+    """A path to look at, with the bytes that may have to be read and since when it waits."""
+
+    root: str
+    path: str
+    bytes: int
+    since_s: float
+    afresh: bool = False
+
+
+class Pending(NamedTuple):
+    """How much is waiting."""
+
+    files: int
+    bytes: int
+    lag_s: float
+
+
+class Backlog:
+    """Two queues without duplicates, and what somebody else was given. Not locked."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Item] = {}
+        self._rest: dict[str, Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._rest)
+
+    def add(self, item: Item, *, live: bool) -> None:
+        """Queue a path; one that waits already keeps its waiting time, and is never demoted."""
+        waiting = self._live.get(item.path) or self._rest.get(item.path)
+        if waiting is not None:
+            item = item._replace(
+                since_s=waiting.since_s,
+                bytes=max(item.bytes, waiting.bytes),
+                afresh=item.afresh or waiting.afresh,
+            )
+        if live or item.path in self._live:
+            self._rest.pop(item.path, None)
+            self._live[item.path] = item
+        else:
+            self._rest[item.path] = item
+
+    def take(self) -> Item | None:
+        """The next path: the live one that waits longest, else the next of the rest."""
+        for queue in (self._live, self._rest):
+            for path in queue:
+                return queue.pop(path)
+        return None
+
+    def shift_live(self) -> list[Item]:
+        """The live paths, which wait among the rest from now on: somebody else reads them."""
+        items, self._live = list(self._live.values()), {}
+        for item in items:
+            self._rest[item.path] = item
+        return items
+
+    def discard_done(self, path: str) -> None:
+        """Somebody else has read this path; if it was marked again meanwhile, it stays."""
+        self._rest.pop(path, None)
+
+    def has_live(self) -> bool:
+        """Whether a live path waits."""
+        return bool(self._live)
+
+    def clear(self) -> None:
+        """Forget everything: it will be found again."""
+        self._live.clear()
+        self._rest.clear()
+
+    def paths(self) -> set[str]:
+        """Every waiting path."""
+        return {*self._live, *self._rest}
+
+    def rest_bytes(self) -> int:
+        """Bytes waiting in the slow queue."""
+        return sum(item.bytes for item in self._rest.values())
+
+    def pending(self, now_s: float) -> Pending:
+        """How much waits, and how long the first of it has waited."""
+        items = [*self._live.values(), *self._rest.values()]
+        oldest = min((item.since_s for item in items), default=now_s)
+        return Pending(len(items), sum(item.bytes for item in items), max(0.0, now_s - oldest))

@@ -1,0 +1,303 @@
+"""Where work for the Map is left and looked up: backlog, asked passes, warnings, progress.
+
+Any thread may leave work here; one thread, the worker, does it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fabled.daemon.backlog import Backlog, Item, Pending
+from fabled.daemon.tickets import Meter, Progress, Ticket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fabled.errors import FabledError
+    from fabled.map.reconcile import Survey
+
+REFUSALS_SHOWN = 20
+
+
+class Work(NamedTuple):
+    """What is being done at this moment, for `status`."""
+
+    pending: Pending
+    progress: Progress | None
+    surveyed: bool
+    warnings: tuple[str, ...]
+    child: int | None
+
+
+class Asked(NamedTuple):
+    """What the worker is to do next, beside the backlog."""
+
+    stop: bool
+    suspect: bool
+    rebuilds: list[Ticket]
+    surveys: list[Ticket]
+
+
+class Desk:
+    """Safe to share between threads.
+
+    Args:
+        roots: Projects folders.
+        monotonic_s: The clock.
+    """
+
+    def __init__(self, roots: Sequence[str], monotonic_s: Callable[[], float]) -> None:
+        self._now = monotonic_s
+        self._changed = threading.Condition()
+        self._roots = tuple(roots)
+        self._backlog = Backlog()
+        self._tickets: list[Ticket] = []
+        self._surveys: list[Ticket] = []
+        self._rebuilds: list[Ticket] = []
+        self._meter = Meter()
+        self._refused: dict[str, str] = {}
+        self._notes: dict[str, str] = {}
+        self._surveyed = False
+        self._suspect = False
+        self._stop = False
+        self._retry_at_s: float | None = None
+        self.child: int | None = None
+
+    # --- leaving work ---
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The projects folders."""
+        return self._roots
+
+    def mark(self, path: str) -> None:
+        """A path below a root may have changed. Cheap: called for every file event."""
+        if path.endswith(".meta.json"):
+            path = path.removesuffix(".meta.json") + ".jsonl"
+        self.queue([path], live=True)
+
+    def queue(self, paths: Sequence[str], *, live: bool, afresh: bool = False) -> None:
+        """Leave paths to be read; those below no root are nobody's business."""
+        now = self._now()
+        with self._changed:
+            for path in paths:
+                root = self.root_of(path)
+                if root is not None:
+                    self._backlog.add(Item(root, path, 0, now, afresh), live=live)
+            self._changed.notify_all()
+
+    def ask_survey(self) -> Ticket:
+        """Compare the roots with the Map; over when all that it found is readable."""
+        return self._ask(self._surveys)
+
+    def ask_rebuild(self) -> Ticket:
+        """Build the Map anew beside the old one and swap it in."""
+        return self._ask(self._rebuilds)
+
+    def refresh(self, paths: Sequence[str], timeout_s: float) -> bool:
+        """Have files read afresh now; False when that took longer than the time given."""
+        ticket = Ticket()
+        ticket.begin({path for path in paths if self.root_of(path) is not None})
+        with self._changed:
+            self._tickets.append(ticket)
+        self.queue(paths, live=True, afresh=True)
+        return ticket.wait(timeout_s)
+
+    def suspect(self) -> None:
+        """A reader found the Map damaged: the worker is to look into it."""
+        with self._changed:
+            self._suspect = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """The worker is to finish the file in hand and end."""
+        with self._changed:
+            self._stop = True
+            self._changed.notify_all()
+
+    def note(self, name: str, text: str | None) -> None:
+        """Set a warning for `status`, or take it back."""
+        with self._changed:
+            if text is None:
+                self._notes.pop(name, None)
+            else:
+                self._notes[name] = text
+
+    def work(self) -> Work:
+        """What is being done at this moment."""
+        now = self._now()
+        with self._changed:
+            pending = self._backlog.pending(now)
+            refused = [*self._refused.values()]
+            more = len(refused) - REFUSALS_SHOWN
+            warnings = [*self._notes.values(), *refused[:REFUSALS_SHOWN]]
+            if more > 0:
+                warnings.append(f"{more} more files or folders cannot be read")
+            progress = self._meter.progress(pending.bytes, now)
+            return Work(pending, progress, self._surveyed, tuple(warnings), self.child)
+
+    def root_of(self, path: str) -> str | None:
+        """The root a path lies below, the deepest when roots are nested."""
+        fits = [root for root in self._roots if path.startswith(root + "/")]
+        return max(fits, key=len, default=None)
+
+    def _ask(self, queue: list[Ticket]) -> Ticket:
+        ticket = Ticket()
+        with self._changed:
+            queue.append(ticket)
+            self._changed.notify_all()
+        return ticket
+
+    # --- the worker's side ---
+
+    def wake(self) -> None:
+        """Let the worker look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, idle_s: float | None) -> bool:
+        """Wait for work; False when none came within `idle_s` (None: however long it takes).
+
+        After `stall` queued paths do not count as work until the pause is over.
+        """
+
+        def ready() -> bool:
+            asked = self._stop or self._suspect or self._surveys or self._rebuilds
+            return bool(asked or (len(self._backlog) and not self._stalled()))
+
+        with self._changed:
+            if self._stalled():
+                idle_s = (self._retry_at_s or 0) - self._now()
+                return self._changed.wait_for(ready, idle_s) or len(self._backlog) > 0
+            return self._changed.wait_for(ready, idle_s)
+
+    def wait_beside(self, heard: Callable[[], bool]) -> None:
+        """While a child reads: wait until it said something, or something has to be done."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: heard() or self._stop or self._surveys or self._backlog.has_live()
+            )
+
+    @property
+    def stopping(self) -> bool:
+        """The worker is to end."""
+        return self._stop
+
+    def asked_beside(self) -> list[Ticket]:
+        """Take the surveys asked for while a child reads; the rest waits until it has ended."""
+        with self._changed:
+            surveys, self._surveys = self._surveys, []
+            return surveys
+
+    def expect(self, files: Sequence[Sequence[Any]]) -> None:
+        """A child found these [path, root, bytes] to read."""
+        now = self._now()
+        with self._changed:
+            for path, root, size in files:
+                self._backlog.add(Item(root, path, size, now), live=False)
+            self._meter.begin(now)
+
+    def _stalled(self) -> bool:
+        return self._retry_at_s is not None and self._now() < self._retry_at_s
+
+    def asked(self) -> Asked:
+        """Take what was asked; rebuilds and surveys are the worker's to finish."""
+        with self._changed:
+            asked = Asked(self._stop, self._suspect, self._rebuilds, self._surveys)
+            self._rebuilds, self._surveys, self._suspect = [], [], False
+            return asked
+
+    def take(self) -> Item | None:
+        """The next path to read; None while stalled or when there is none."""
+        with self._changed:
+            item = None if self._stalled() else self._backlog.take()
+            if item is not None:
+                self._meter.begin(self._now())
+            return item
+
+    def take_live(self) -> list[Item]:
+        """Copies of the live paths, to be read by somebody else; they stay pending."""
+        with self._changed:
+            return self._backlog.shift_live()
+
+    def rest_bytes(self) -> int:
+        """Bytes waiting behind the live paths."""
+        with self._changed:
+            return self._backlog.rest_bytes()
+
+    def surveyed(self, found: Sequence[Survey], tickets: Sequence[Ticket]) -> None:
+        """Queue what surveys found; the tickets are over when all that waits now is done."""
+        now = self._now()
+        with self._changed:
+            self._refused = {}
+            for one in found:
+                self._refused.update(one.refused)
+                for dirty in one.dirty:
+                    item = Item(dirty.root, dirty.path, dirty.pending_bytes, now)
+                    self._backlog.add(item, live=False)
+                for path in one.gone:
+                    root = self.root_of(path)
+                    if root is not None:
+                        self._backlog.add(Item(root, path, 0, now), live=False)
+            self._surveyed = True
+            for ticket in tickets:
+                ticket.begin(self._backlog.paths())
+            self._tickets += [ticket for ticket in tickets if not ticket.over]
+            if len(self._backlog):
+                self._meter.begin(now)
+            else:
+                self._meter.rest()
+
+    def handled(self, path: str, size: int, records: int, refusal: str | None) -> None:
+        """A path was brought up to date, or cannot be."""
+        with self._changed:
+            self._backlog.discard_done(path)
+            self._meter.add(size, self._now())
+            if refusal is None:
+                self._refused.pop(path, None)
+            else:
+                self._refused[path] = refusal
+            if not len(self._backlog):
+                self._meter.rest()
+            for ticket in self._tickets:
+                ticket.handled(path, size, records)
+            self._tickets = [ticket for ticket in self._tickets if not ticket.over]
+
+    def put_back(self, item: Item) -> None:
+        """A path could not be read now."""
+        with self._changed:
+            self._backlog.add(item, live=False)
+
+    def stall(self, pause_s: float, fault: FabledError) -> None:
+        """Pause for a while, and tell those who wait for a pass why."""
+        with self._changed:
+            self._retry_at_s = self._now() + pause_s
+            self._notes["stalled"] = fault.message
+            tickets, self._tickets = self._tickets, []
+        for ticket in tickets:
+            ticket.fail(fault)
+
+    def resume(self) -> None:
+        """Writing works again."""
+        with self._changed:
+            self._retry_at_s = None
+            self._notes.pop("stalled", None)
+
+    def start_over(self, tickets: Sequence[Ticket]) -> None:
+        """The Map is a new one: forget what waits and survey again.
+
+        Whoever waits for a pass, `tickets` among them, waits for that survey's.
+        """
+        with self._changed:
+            self._backlog.clear()
+            self._surveys += [*self._tickets, *tickets] or [Ticket()]
+            self._tickets = []
+            self._changed.notify_all()
+
+    def fail_all(self, fault: FabledError) -> None:
+        """Nobody will do what is still asked."""
+        with self._changed:
+            waiting = [*self._tickets, *self._surveys, *self._rebuilds]
+        for ticket in waiting:
+            ticket.fail(fault)

@@ -1,0 +1,176 @@
+"""From the first lock to the last: what is started in which order, and ended in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+import structlog
+
+from fabled import __version__
+from fabled.daemon import home
+from fabled.daemon.answers import Answers
+from fabled.daemon.desk import Desk
+from fabled.daemon.endpoint import bind, unbind
+from fabled.daemon.httpd import serve
+from fabled.daemon.jobs import Jobs
+from fabled.daemon.log import set_level
+from fabled.daemon.replies import application
+from fabled.daemon.routes import Routes
+from fabled.daemon.status import Parts
+from fabled.daemon.watch import Watcher
+from fabled.daemon.worker import Worker
+from fabled.errors import FabledError
+from fabled.map.db import Snapshots
+from fabled.map.opening import clear_away, open_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fabled.config import Settings
+    from fabled.daemon.endpoint import Endpoint
+    from fabled.system import System
+
+log = structlog.get_logger("daemon")
+
+JOBS_END_S = 10.0
+
+
+def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> None:
+    """Run the daemon until it is told to stop; everything it took is given back then.
+
+    Args:
+        settings: What the configuration says.
+        system: The ports.
+        reload: Reads the configuration again, at SIGHUP.
+
+    Raises:
+        AlreadyRunning: Another daemon has this home or this socket.
+        MapTooNew: A newer fabled wrote the Map.
+        AccessDenied: The home, the Map or the socket cannot be used.
+        DiskFull: There is no room for them.
+    """
+    with contextlib.ExitStack() as ends:
+        place = home.enter(system, str(settings.places.home))
+        ends.callback(place.lock.release)
+        clear_away(system.files, place.map_path + ".new")
+        opened = open_map(system.files, place.map_path, __version__, now_ms=system.clock.now_ms())
+        ends.callback(opened.writer.close)
+        endpoint = bind(str(settings.places.socket), system.files)
+        ends.callback(unbind, endpoint, system.files)
+        snapshots = Snapshots(place.map_path)
+        ends.callback(snapshots.close)
+        desk = Desk(_roots(settings), system.clock.monotonic_s)
+        if opened.aside is not None:
+            desk.note("aside", f"the Map was damaged and is rebuilt; the old one is {opened.aside}")
+            log.error("the Map was damaged and is rebuilt", aside=opened.aside)
+        worker = Worker(system, desk, opened.writer, snapshots, place.key, place.lock.fd)
+        answers = Answers(system, desk, snapshots, place.key)
+        _Daemon(settings, system, reload, desk, worker, answers, endpoint).run()
+
+
+def _roots(settings: Settings) -> list[str]:
+    return [str(root).rstrip("/") or "/" for root in settings.projects]
+
+
+class _Daemon:
+    """The running parts, from the first survey to the drained socket."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        system: System,
+        reload: Callable[[], Settings],
+        desk: Desk,
+        worker: Worker,
+        answers: Answers,
+        endpoint: Endpoint,
+    ) -> None:
+        self._settings = settings
+        self._system = system
+        self._reload = reload
+        self._desk = desk
+        self._worker = worker
+        self._endpoint = endpoint
+        self._jobs = Jobs(system.clock)
+        self._watcher = self._watch()
+        self._parts = Parts(
+            system, desk, answers, self._jobs, self._watcher, system.clock.monotonic_s()
+        )
+        self._draining = False
+
+    def _watch(self) -> Watcher:
+        return Watcher(
+            self._desk.roots,
+            self._desk.mark,
+            lambda: self._jobs.run_now("reconcile"),
+            files=self._system.files,
+        )
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        with contextlib.ExitStack() as ends:
+            seconds = self._settings.seconds("index.reconcile")
+            self._jobs.add("reconcile", seconds, self._reconcile)
+            # Watch before the first survey: what changes after it comes as an event.
+            self._watcher.refresh()
+            ends.callback(self._watcher.stop)
+            self._worker.start()
+            ends.callback(self._worker.stop)
+            self._jobs.start()
+            ends.callback(self._jobs.stop, JOBS_END_S)
+            asyncio.run(self._serve())
+
+    def _reconcile(self) -> str:
+        self._watcher.refresh()
+        ticket = self._desk.ask_survey()
+        while not ticket.wait(1.0):
+            if self._draining:
+                return "broken off"
+        if ticket.error is not None:
+            raise ticket.error
+        return f"{ticket.files} files, {ticket.bytes} bytes read"
+
+    async def _serve(self) -> None:
+        stop, abort = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            if stop.is_set():
+                abort.set()
+                return
+            log.info("stopping")
+            self._draining = True
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, self._take_up))
+        app = application(Routes(self._parts, lambda: self._draining).table())
+        await serve(app, self._endpoint.socket, stop=stop, abort=abort, started=self._ready)
+
+    def _ready(self) -> None:
+        log.info(
+            "ready",
+            version=__version__,
+            socket=self._endpoint.path,
+            projects=list(self._desk.roots),
+            home=str(self._settings.places.home),
+        )
+
+    def _take_up(self) -> None:
+        """Reload the configuration; a wrong one changes nothing."""
+        try:
+            settings = self._reload()
+        except FabledError as fault:
+            log.warning("configuration not reloaded", error=fault.message)
+            self._desk.note("configuration", f"not reloaded: {fault.message}")
+            return
+        self._desk.note("configuration", None)
+        set_level(settings.text("log.level"))
+        fixed = settings.places != self._settings.places
+        if fixed or settings.projects != self._settings.projects:
+            self._desk.note("restart", "places or projects changed; restart the daemon to use them")
+        log.info("configuration reloaded")

@@ -1,0 +1,58 @@
+"""`fabled`: the daemon in the foreground, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fabled import __version__, config
+from fabled.errors import FabledError
+
+if TYPE_CHECKING:
+    from fabled.config import Settings
+
+
+@click.command(epilog="Example: fabled --log-level debug")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Configuration file; the default is shown by: fablectl config path",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="What is logged to stderr; wins over the configuration.",
+)
+@click.version_option(__version__, prog_name="fabled")
+def main(file: Path | None, log_level: str | None) -> None:
+    """Watch Claude Code transcripts, index them, and answer fablectl.
+
+    Runs in the foreground until SIGTERM or SIGINT; a second signal does not wait for
+    running requests. SIGHUP reloads the configuration.
+    """
+    try:
+        _run(file, log_level)
+    except FabledError as fault:
+        click.echo(f"fabled: {fault.message}\n{fault.hint}", err=True)
+        sys.exit(fault.exit_status)
+
+
+def _run(file: Path | None, log_level: str | None) -> None:
+    # Imported here, so that --help and a wrong configuration answer at once.
+    from fabled.daemon import lifecycle, log  # noqa: PLC0415
+    from fabled.system import real  # noqa: PLC0415
+
+    def load() -> Settings:
+        return config.load(config.environment(), file)
+
+    settings = load()
+    log.configure(log_level or settings.text("log.level"), sys.stderr)
+    lifecycle.run(settings, real(), load)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""Making the Map agree with one transcript: one path, one decision, one transaction.
+
+An unchanged file costs a stat. A grown one whose earlier bytes are the same is read
+from where the last complete line ended. Anything else is read again from the start
+and compared with what is known, so that only real differences are written. A crash
+leaves the previous state, complete.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from fabled.errors import AccessDenied, NotFound
+from fabled.map import files
+from fabled.map.attach import reattach, thread_of
+from fabled.map.files import CLEAN, PENDING, TENTATIVE, FileRow
+from fabled.map.fingerprint import fingerprint
+from fabled.map.placers import Placers
+from fabled.map.reading import FileReading
+from fabled.map.reconcile import as_known, deleted, meta_state
+from fabled.map.store import Ids, Target, digest, remove_file, settle
+from fabled.transcript.identity import clean
+from fabled.transcript.layout import Place, meta_path, place
+from fabled.transcript.reader import Reader
+
+if TYPE_CHECKING:
+    from fabled.errors import FabledError
+    from fabled.map.db import Writer, WriteTxn
+    from fabled.system import Files, FileStat, OpenFile
+
+UNCHANGED, READ, GONE, IGNORED = "unchanged", "read", "gone", "ignored"
+ABSENT, REFUSED = "absent", "refused"
+META_LIMIT = 65536
+
+
+class Outcome(NamedTuple):
+    """What `Indexer.index` did with one path.
+
+    Attributes:
+        action: unchanged, read, gone (forgotten), absent (out of sight: the root is not
+            there), ignored (no transcript) or refused.
+        bytes_read: Bytes of the transcript that were read to get there.
+        records: Records found in those bytes.
+        stale: Other files whose bytes were not what the Map says: read them afresh.
+        refusal: Why the file could not be read; the Map keeps what it knew of it.
+    """
+
+    action: str
+    bytes_read: int = 0
+    records: int = 0
+    stale: tuple[str, ...] = ()
+    refusal: FabledError | None = None
+
+
+class Indexer:
+    """Brings single files up to date through the one writer. Not shared between threads.
+
+    Args:
+        writer: The connection that writes.
+        disk: The file system.
+        key: The home's sentinel key.
+    """
+
+    def __init__(self, writer: Writer, disk: Files, key: bytes) -> None:
+        self._writer = writer
+        self._disk = disk
+        self._key = key
+        self._placers = Placers(key)
+
+    def index(self, root: str, path: str, *, afresh: bool = False) -> Outcome:
+        """Make the Map agree with one path below a root.
+
+        Args:
+            root: The projects folder, without a slash at its end.
+            path: A path below it.
+            afresh: Compare every byte, even of a file that looks unchanged.
+
+        Raises:
+            DiskFull: The Map cannot grow; it is as it was.
+            MapCorrupt: SQLite found damage.
+        """
+        where = place(path.removeprefix(root).lstrip("/"))
+        if where is None:
+            return Outcome(IGNORED)
+        stat = self._disk.stat(path)
+        if stat is None:
+            return self._missing(root, path)
+        if stat.kind != "file":
+            # A link is not followed: what it points to is either below the root anyway, or
+            # is nobody's transcript.
+            return self.forget(path)
+        about = NO_DESCRIPTION if where.agent is None else describe(self._disk, path)
+        with self._writer.transaction() as txn:
+            row = files.load(txn, path)
+        if row is not None and not afresh and as_known(row, stat) and row.meta == about.state:
+            return Outcome(UNCHANGED)
+        return self._open(root, path, where, about, afresh=afresh)
+
+    def _open(
+        self, root: str, path: str, where: Place, about: Description, *, afresh: bool
+    ) -> Outcome:
+        try:
+            handle = self._disk.open_read(path)
+        except NotFound:
+            return self._missing(root, path)
+        except AccessDenied as refusal:
+            return Outcome(REFUSED, refusal=refusal)
+        with handle:
+            try:
+                with self._writer.transaction() as txn:
+                    row = files.load(txn, path) or self._new_row(txn, root, path, where)
+                    return self._read(
+                        txn,
+                        row._replace(tool=about.tool, meta=about.state),
+                        where,
+                        handle,
+                        afresh=afresh,
+                    )
+            except BaseException:
+                self._placers.drop(path)
+                raise
+
+    def _missing(self, root: str, path: str) -> Outcome:
+        return self.forget(path) if deleted(self._disk, root, path) else Outcome(ABSENT)
+
+    def _new_row(self, txn: WriteTxn, root: str, path: str, where: Place) -> FileRow:
+        agent = None if where.agent is None else f"{root}/{where.folder}/{where.agent}"
+        return files.add(txn, path, root, where.folder, agent)
+
+    def _read(
+        self, txn: WriteTxn, row: FileRow, where: Place, handle: OpenFile, *, afresh: bool
+    ) -> Outcome:
+        stat = handle.stat()
+        offset, line = (0, 0)
+        if not afresh and _grown(row, stat, handle):
+            offset, line = row.settled, row.settled_line
+        facts = msgspec.structs.replace(row.facts) if offset else files.Facts()
+        files.set_tool(txn, row.id, row.tool)
+        touched = reattach(txn, [row.id], [])
+        attached = thread_of(txn, row.id)
+        ids = Ids(txn)
+        placer = self._placers.take(row.path, handle, offset)
+        session = row.session
+        if session is None and where.session is not None:
+            session = files.session_id(txn, where.session)
+        target = Target(row.id, session, attached, f"{row.root}/{row.folder}")
+        reading = FileReading(txn, ids, target, placer, facts, self._key, offset)
+        handle.seek(offset)
+        reader = Reader(handle, offset=offset, line=line)
+        for item in reader:
+            reading.add(item, handle)
+        reading.finish()
+        now = row._replace(
+            session=_session(txn, where, facts),
+            attached=attached,
+            dev=stat.dev,
+            ino=stat.ino,
+            size=max(stat.size, reader.end),
+            mtime_ns=stat.mtime_ns,
+            settled=reader.settled,
+            settled_line=reader.settled_line,
+            fingerprint=fingerprint(handle, reader.settled),
+            tail=TENTATIVE if reading.tentative else PENDING if reader.pending else CLEAN,
+            facts=facts,
+        )
+        files.save(txn, now)
+        touched |= reading.touched | reattach(txn, [row.id], reading.agents)
+        if now.session != session or row.session not in (now.session, None):
+            touched |= files.records_of(txn, row.id)
+        stale = self._settle(txn, ids, touched, {row.session, now.session})
+        if now.tail == TENTATIVE:
+            self._placers.drop(row.path)
+        else:
+            self._placers.keep(row.path, placer, reader.settled, stat)
+        return Outcome(READ, reader.end - offset, reader.counts.records, stale)
+
+    def _settle(
+        self, txn: WriteTxn, ids: Ids, touched: set[int], sessions: set[int | None]
+    ) -> tuple[str, ...]:
+        fetcher = Fetcher(self._disk)
+        settle(txn, ids, touched, fetcher, self._key)
+        for session in sessions:
+            if session is not None:
+                files.refresh_session(txn, session)
+        return tuple(sorted(fetcher.stale))
+
+    def forget(self, path: str) -> Outcome:
+        """Take a file that is gone out of the Map; records with another copy stay."""
+        self._placers.drop(path)
+        with self._writer.transaction() as txn:
+            removed = remove_file(txn, path)
+            if removed is None:
+                return Outcome(IGNORED)
+            touched = removed.records | reattach(txn, [], removed.agents)
+            stale = self._settle(txn, Ids(txn), touched, {removed.session})
+        return Outcome(GONE, stale=stale)
+
+    def retry_stale(self) -> tuple[str, ...]:
+        """Index the text of records again whose best copy could not be read before.
+
+        Returns:
+            Files that still do not hold what the Map says: read them afresh.
+        """
+        with self._writer.transaction() as txn:
+            rows = txn.rows("SELECT id FROM records WHERE digest IS NULL")
+            return self._settle(txn, Ids(txn), {int(row[0]) for row in rows}, set()) if rows else ()
+
+    def release(self) -> None:
+        """Give back memory that only a busy transcript needs."""
+        self._placers.clear()
+        self._writer.release_memory()
+
+
+class Fetcher:
+    """Reads single copies out of any transcript, and remembers the ones that were not there."""
+
+    def __init__(self, disk: Files) -> None:
+        self._disk = disk
+        self.stale: set[str] = set()
+
+    def __call__(self, path: bytes, offset: int, length: int, expected: bytes) -> bytes | None:
+        """The bytes of one copy, checked against its digest; None when they are not there."""
+        name = files.unblob(path)
+        try:
+            with self._disk.open_read(name) as handle:
+                data = handle.pread(offset, length)
+        except (NotFound, AccessDenied):
+            # Not an answer to anybody yet: the caller leaves the record for the next reconcile.
+            self.stale.add(name)
+            return None
+        if len(data) != length or digest(data) != expected:
+            self.stale.add(name)
+            return None
+        return data
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    tool_use_id: str | None = None
+
+
+class Description(NamedTuple):
+    """What an agent's `.meta.json` says: the key of the tool call that started it."""
+
+    tool: str | None
+    state: str | None
+
+
+NO_DESCRIPTION = Description(None, None)
+
+
+def describe(disk: Files, transcript: str) -> Description:
+    """Read the description beside an agent's transcript, if there is one."""
+    path = meta_path(transcript)
+    stat = disk.stat(path)
+    if stat is None:
+        return NO_DESCRIPTION
+    try:
+        meta = msgspec.json.decode(disk.read_small(path, META_LIMIT) or b"{}", type=_Meta)
+    except (AccessDenied, msgspec.DecodeError):
+        # A hint only: the main side names the agent as well. A later change is read again.
+        return Description(None, meta_state(stat))
+    tool = f"tool:{clean(meta.tool_use_id)}" if meta.tool_use_id else None
+    return Description(tool, meta_state(stat))
+
+
+def _grown(row: FileRow, stat: FileStat, handle: OpenFile) -> bool:
+    return (
+        (row.dev, row.ino) == (stat.dev, stat.ino)
+        and stat.size > row.size
+        and row.tail != TENTATIVE
+        and fingerprint(handle, row.settled) == row.fingerprint
+    )
+
+
+def _session(txn: WriteTxn, where: Place, facts: files.Facts) -> int:
+    name = where.session
+    if name is None:  # an old flat agent file names its session only inside
+        name = facts.session or f"agent-{where.agent}"
+    return files.session_id(txn, name)

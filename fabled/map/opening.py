@@ -1,0 +1,77 @@
+"""Opening the Map for writing; a damaged one is set aside and begun anew, never repaired."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from fabled.errors import MapCorrupt
+from fabled.map.db import Writer
+from fabled.map.schema import migrate
+
+if TYPE_CHECKING:
+    from fabled.system import Files
+
+SUFFIXES = ("", "-wal", "-shm")
+
+
+class Opened(NamedTuple):
+    """A Map ready to be written.
+
+    Attributes:
+        aside: Where a damaged Map was put; None when there was none.
+        migrations: Names of the schema steps applied.
+    """
+
+    writer: Writer
+    aside: str | None
+    migrations: list[str]
+
+
+def open_map(disk: Files, path: str, version: str, *, now_ms: int, bulk: bool = False) -> Opened:
+    """Open the Map, make or migrate its schema, and start over where SQLite finds damage.
+
+    Raises:
+        MapTooNew: A newer fabled wrote it; it is left alone.
+        AccessDenied: It cannot be opened.
+        DiskFull: There is no room for it.
+    """
+    try:
+        return Opened(*_open(path, version, bulk=bulk))
+    except MapCorrupt:
+        aside = set_aside(disk, path, now_ms)
+    writer, _, migrations = _open(path, version, bulk=bulk)
+    return Opened(writer, aside, migrations)
+
+
+def _open(path: str, version: str, *, bulk: bool) -> tuple[Writer, None, list[str]]:
+    writer = Writer(path, bulk=bulk)
+    with contextlib.ExitStack() as undo:
+        undo.callback(writer.close)
+        migrations = migrate(writer, version)
+        with writer.transaction() as txn:
+            txn.row("SELECT count(*) FROM files")
+        undo.pop_all()
+    return writer, None, migrations
+
+
+def set_aside(disk: Files, path: str, now_ms: int) -> str:
+    """Rename a damaged Map, its log with it; returns the new name. Nothing has it open."""
+    aside = f"{path}.damaged-{now_ms}"
+    for suffix in SUFFIXES:
+        if disk.stat(path + suffix) is not None:
+            disk.replace(path + suffix, aside + suffix)
+    return aside
+
+
+def swap_in(disk: Files, fresh: str, path: str) -> None:
+    """Put a complete new Map in the place of the old one. Nothing has either open."""
+    for suffix in ("-wal", "-shm"):
+        disk.remove(path + suffix)
+    disk.replace(fresh, path)
+
+
+def clear_away(disk: Files, path: str) -> None:
+    """Remove an unfinished Map and its log."""
+    for suffix in SUFFIXES:
+        disk.remove(path + suffix)

@@ -1,0 +1,301 @@
+"""The real file system, by descriptors and durable steps.
+
+What each method promises stands on `fabled.system.ports.Files`.
+"""
+# ruff: noqa: TID251 - this is the Files port that the rest of fabled is told to use
+# ruff: noqa: PTH101, PTH102, PTH105, PTH108, PTH116, PTH118, PTH120 - str paths, no Path made per call
+# ruff: noqa: D102 - the docstrings stand on the port
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat as modes
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from fabled.errors import AccessDenied, DiskFull, FabledError, NotFound
+from fabled.system.ports import Entry, FileStat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRIVATE_DIR = 0o700
+PRIVATE_FILE = 0o600
+TEMP_PREFIX = ".fabled-"
+"""How the names of unfinished files begin; a crash may leave one, and it may be removed."""
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _refusal(fault: OSError, path: str) -> FabledError:
+    words = f"{path}: {fault.strerror or fault}"
+    if fault.errno in _NO_ROOM:
+        return DiskFull(f"no room left for {words}")
+    if fault.errno in _ABSENT:
+        return NotFound(words, hint="Check the path.")
+    return AccessDenied(f"cannot access {words}")
+
+
+@contextlib.contextmanager
+def refusals(path: str) -> Iterator[None]:
+    """Turn what the operating system refuses inside the block into a `FabledError`."""
+    try:
+        yield
+    except OSError as fault:
+        raise _refusal(fault, path) from fault
+    except ValueError as fault:  # a NUL or a lone surrogate: no disk holds such a name
+        raise NotFound(f"{path!r} cannot be a path: {fault}", hint="Check the path.") from fault
+
+
+def _kind(mode: int) -> str:
+    if modes.S_ISREG(mode):
+        return "file"
+    if modes.S_ISDIR(mode):
+        return "dir"
+    return "link" if modes.S_ISLNK(mode) else "other"
+
+
+def _fact(found: os.stat_result) -> FileStat:
+    mode = found.st_mode
+    return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, mode, _kind(mode))
+
+
+def _entry(folder: str, found: os.DirEntry[str]) -> Entry:
+    if found.is_symlink():
+        kind = "link"
+    elif found.is_dir(follow_symlinks=False):
+        kind = "dir"
+    else:
+        kind = "file" if found.is_file(follow_symlinks=False) else "other"
+    return Entry(found.name, os.path.join(folder, found.name), kind)
+
+
+def _sync(fd: int) -> None:
+    if sys.platform == "darwin":
+        # fsync leaves the bytes in the drive's cache there; not every file system can do more.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(fd)
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _sync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _write_temp(path: str, data: bytes) -> str:
+    """A complete, synced file beside `path`; nothing is left of it after an error."""
+    temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + os.urandom(8).hex())
+    fd = os.open(temp, _CREATE, PRIVATE_FILE)
+    try:
+        try:
+            _write_all(fd, data)
+            _sync(fd)
+        finally:
+            os.close(fd)
+    except BaseException:
+        os.unlink(temp)
+        raise
+    return temp
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    path: str
+    fd: int
+
+    def read(self, size: int, /) -> bytes:
+        with refusals(self.path):
+            return os.read(self.fd, size)
+
+    def seek(self, offset: int, /) -> int:
+        with refusals(self.path):
+            return os.lseek(self.fd, offset, os.SEEK_SET)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        with refusals(self.path):
+            got = os.pread(self.fd, length, offset)
+            while got and len(got) < length:
+                more = os.pread(self.fd, length - len(got), offset + len(got))
+                if not more:
+                    break
+                got += more
+            return got
+
+    def stat(self) -> FileStat:
+        with refusals(self.path):
+            return _fact(os.fstat(self.fd))
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class _Lock:
+    path: str
+    fd: int
+
+    def write(self, text: str) -> None:
+        with refusals(self.path):
+            os.ftruncate(self.fd, 0)
+            os.pwrite(self.fd, text.encode(), 0)
+
+    def release(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class PosixFiles:
+    """`Files` on the local machine."""
+
+    def stat(self, path: str, *, follow: bool = False) -> FileStat | None:
+        try:
+            with refusals(path):
+                return _fact(os.stat(path, follow_symlinks=follow))
+        except NotFound:
+            return None
+
+    def open_read(self, path: str) -> _OpenFile:
+        with refusals(path):
+            fd = os.open(path, _READ)
+            kind = _kind(os.fstat(fd).st_mode)
+        if kind != "file":
+            os.close(fd)
+            raise AccessDenied(f"{path} is not a regular file ({kind})")
+        return _OpenFile(path, fd)
+
+    def scan(self, folder: str) -> list[Entry]:
+        with refusals(folder), os.scandir(folder) as found:
+            return sorted(_entry(folder, item) for item in found)
+
+    def make_private_dir(self, path: str) -> None:
+        with refusals(path):
+            missing = [path]
+            while not os.path.lexists(missing[-1]):
+                missing.append(os.path.dirname(missing[-1]) or ".")
+            for folder in reversed(missing[:-1]):
+                with contextlib.suppress(FileExistsError):  # somebody else was first: checked below
+                    os.mkdir(folder, PRIVATE_DIR)
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._tighten(path, fd)
+            finally:
+                os.close(fd)
+
+    def _tighten(self, path: str, fd: int) -> None:
+        found = os.fstat(fd)
+        # A link there is the user's business as long as it, too, is the user's own.
+        if {found.st_uid, os.lstat(path).st_uid} != {os.geteuid()}:
+            raise AccessDenied(f"{path} belongs to another user (uid {found.st_uid})")
+        if found.st_mode & modes.S_ISVTX:  # such as /tmp: closing it would hurt everybody
+            raise AccessDenied(f"{path} is a folder shared by all users")
+        if found.st_mode & 0o077:
+            os.fchmod(fd, found.st_mode & PRIVATE_DIR)
+
+    def write_private(self, path: str, data: bytes) -> None:
+        with refusals(path):
+            temp = _write_temp(path, data)
+            try:
+                os.replace(temp, path)
+            except BaseException:
+                os.unlink(temp)
+                raise
+            _sync_folder(path)
+
+    def read_small(self, path: str, limit: int) -> bytes | None:
+        try:
+            with self.open_read(path) as file:
+                data = file.pread(0, limit + 1)
+        except NotFound:
+            return None
+        if len(data) > limit:
+            raise AccessDenied(f"{path} is longer than {limit} bytes")
+        return data
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        with refusals(path):
+            temp = _write_temp(path, data)
+            try:
+                os.link(temp, path)  # the name appears with the whole file, or not at all
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(temp)
+            _sync_folder(path)
+            return True
+
+    def remove(self, path: str) -> bool:
+        try:
+            with refusals(path):
+                os.unlink(path)
+        except NotFound:
+            return False
+        return True
+
+    def replace(self, source: str, target: str) -> None:
+        with refusals(source):
+            os.replace(source, target)
+            _sync_folder(target)
+
+    def lock(self, path: str) -> _Lock | None:
+        with refusals(path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(path, flags, PRIVATE_FILE)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except BaseException:
+                os.close(fd)
+                raise
+        return _Lock(path, fd)
+
+    def free_bytes(self, path: str) -> int:
+        with refusals(path):
+            room = os.statvfs(path)
+        return room.f_bavail * room.f_frsize
+
+    def bind_socket(self, path: str) -> socket.socket | None:
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Only a umask keeps others out from the first moment; files that other threads make
+        # meanwhile are more private than asked, and folders still usable.
+        before = os.umask(0o077)
+        try:
+            bound.bind(path)
+            os.chmod(path, PRIVATE_FILE)
+        except OSError as fault:
+            bound.close()
+            if fault.errno == errno.EADDRINUSE:
+                return None
+            raise _refusal(fault, path) from fault
+        finally:
+            os.umask(before)
+        return bound

@@ -1,0 +1,204 @@
+"""What the rest of fabled sees of the operating system: values and `Protocol` classes.
+
+Paths are `str` as `os.fsdecode` makes them, so any name a disk can hold is a path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    import socket
+    import threading
+    from collections.abc import Mapping, Sequence
+
+
+class FileStat(NamedTuple):
+    """What one `stat` said; `mode` is the whole st_mode, `kind` its type in a word."""
+
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+    mode: int
+    kind: str
+    """One of "file", "dir", "link", "other"."""
+
+
+class Entry(NamedTuple):
+    """One name in a folder; `kind` as in `FileStat`, links not followed."""
+
+    name: str
+    path: str
+    kind: str
+
+
+class OpenFile(Protocol):
+    """A regular file open for reading; the caller closes it. Failed reads are `AccessDenied`."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, at most `size`, unbuffered; empty at the end only."""
+
+    def seek(self, offset: int, /) -> object:
+        """Make the next `read` begin at this offset from the start."""
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """The bytes of that range, shorter only where the file ends; `read` is not moved."""
+
+    def stat(self) -> FileStat:
+        """What the open file is now, whatever its path names meanwhile."""
+
+    def close(self) -> None:
+        """Let the file go; a second call does nothing."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Lock(Protocol):
+    """A file lock that is held. Children given `fd` hold it too, until the last one ends."""
+
+    @property
+    def fd(self) -> int:
+        """The descriptor that holds the lock, for `Processes.spawn(pass_fds=...)`."""
+
+    def write(self, text: str) -> None:
+        """Replace the lock file's content, for instance by the holder's pid."""
+
+    def release(self) -> None:
+        """Let go; the file stays, because unlinking a lock file breaks locks."""
+
+
+class Files(Protocol):
+    """The file system. Every method may raise `AccessDenied`, every writing one `DiskFull`."""
+
+    def stat(self, path: str, *, follow: bool = False) -> FileStat | None:
+        """What is there, the link itself unless `follow`; None when nothing is."""
+
+    def open_read(self, path: str) -> OpenFile:
+        """Open a regular file; never waits, not even on a pipe.
+
+        Raises:
+            NotFound: Nothing is there.
+            AccessDenied: It is a link, pipe, device or folder, or may not be read.
+        """
+
+    def scan(self, folder: str) -> list[Entry]:
+        """Everything in the folder, sorted by name: all of it or an error.
+
+        Raises:
+            NotFound: There is no such folder.
+            AccessDenied: It cannot be listed.
+        """
+
+    def make_private_dir(self, path: str) -> None:
+        """Make the folder and its missing parents, mode 0700; tighten one that is there.
+
+        Raises:
+            AccessDenied: It belongs to somebody else, is shared (sticky), or is not a folder.
+        """
+
+    def write_private(self, path: str, data: bytes) -> None:
+        """Replace the file by these bytes, mode 0600, durably: the old or the new, never a mix."""
+
+    def read_small(self, path: str, limit: int) -> bytes | None:
+        """The whole file; None when nothing is there; `AccessDenied` when it is longer."""
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Write a new complete file, mode 0600, durably; False when the name is taken."""
+
+    def remove(self, path: str) -> bool:
+        """Remove a file; False when it was not there."""
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename over the target, durably. Raises `NotFound` when the source is missing."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Lock this file, made with mode 0600; None when somebody else holds it."""
+
+    def free_bytes(self, path: str) -> int:
+        """Room left for us on the disk that holds this path. Raises `NotFound`."""
+
+    def bind_socket(self, path: str) -> socket.socket | None:
+        """A Unix stream socket bound there, mode 0600 from the start; None when taken."""
+
+
+class Clock(Protocol):
+    """Time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds of UTC since 1970; may jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back; only differences mean something."""
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait until the event is set (True) or the time is over (False)."""
+
+
+class Child(Protocol):
+    """A process we started; the caller waits for it, then closes it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        """Its standard input, buffered: flush what must arrive."""
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        """Its standard output."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Its exit status (negative: killed by that signal); None while it runs."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def close(self) -> None:
+        """Close both pipes."""
+
+
+class Processes(Protocol):
+    """Our own process and others."""
+
+    def pid(self) -> int:
+        """Our process id."""
+
+    def rss_bytes(self) -> int:
+        """Our resident memory."""
+
+    def cpu_s(self) -> float:
+        """Processor time we used, user and system."""
+
+    def alive(self, pid: int) -> bool:
+        """Whether such a process runs; a zombie does not."""
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        pass_fds: tuple[int, ...] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start a program in its own session, stderr shared with ours, no other descriptors.
+
+        Raises:
+            NotFound: There is no such program.
+            AccessDenied: It cannot be started.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The three ports together."""
+
+    files: Files
+    clock: Clock
+    processes: Processes

@@ -1,0 +1,42 @@
+"""Words the way the index sees them: identifiers taken apart and joined, CJK one by one.
+
+The index's tokenizer splits `foo_bar` at the underscore, leaves `fooBar` whole and
+makes one token of a run of Chinese. The `parts` column adds what it cannot see; the
+question is taken apart by the same functions.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+CJK_RUN = re.compile(f"[{CJK}]+")
+WORD = re.compile(r"[A-Za-z0-9_]+")
+_HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+# A word with more than one part holds an underscore, a hump or a digit beside a letter.
+_COMPOUND = re.compile(
+    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_]*(?:_|[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z][0-9]|[0-9][A-Za-z]))"
+    r"[A-Za-z0-9_]{1,200}(?![A-Za-z0-9_])"
+)
+
+
+@lru_cache(maxsize=8192)
+def humps(word: str) -> tuple[str, ...]:
+    """The lower-case parts of one identifier: `parseHTMLFile` -> parse, html, file."""
+    return tuple(part.lower() for part in _HUMPS.findall(word))
+
+
+def parts(text: str) -> str:
+    """What the tokenizer would miss in a text, each distinct word once."""
+    found: list[str] = []
+    for word in dict.fromkeys(_COMPOUND.findall(text)):
+        pieces = humps(word)
+        if len(pieces) > 1:
+            if "_" not in word:
+                found += pieces
+            found.append("".join(pieces))
+    if not text.isascii():
+        for run in CJK_RUN.findall(text):
+            found += run
+    return " ".join(found)
