@@ -155,6 +155,16 @@ class _Server(Server):
         self._on_start()
         await self._stop.wait()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # asyncio loses a connection that it accepts in the round in which its server closes: it
+        # would stay open, unanswered. So accept no more, and let the last ones become ours first.
+        loop = asyncio.get_running_loop()
+        for listening in sockets or ():
+            loop.remove_reader(listening.fileno())
+        for _round in range(3):
+            await asyncio.sleep(0)
+        await super().shutdown(sockets)
+
 
 class Guarded(H11Protocol):
     """One connection, whose client may be foreign, slow, silent or hostile.

@@ -105,6 +105,7 @@ class Routes:
         """`POST /v1/index`: one line, or with `wait=1` a line a tick until all is readable."""
         given = request.query_params
         desk = self._parts.desk
+        self._parts.watcher.refresh()
         ticket = desk.ask_rebuild() if flag(given, "rebuild") else desk.ask_survey()
         if not flag(given, "wait"):
             return JSONResponse({"step": "asked"}, status_code=202)

@@ -350,3 +350,13 @@ def test_descriptors_stay_flat_over_many_connections(tmp_path):
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 client.sendall(b"GET / HTT")
         until(lambda: len(os.listdir("/dev/fd")) <= before)
+
+
+def test_connections_that_arrive_while_it_stops_are_closed(tmp_path):
+    """Whoever connects in the last moment is answered or hung up on, not left waiting."""
+    for _ in range(30):
+        with serving(tmp_path, APP) as running, contextlib.ExitStack() as all_:
+            late = [all_.enter_context(connected(running.path)) for _ in range(10)]
+            running.tell(running.stop)
+            for client in late:
+                assert closed_without_reply(client)
