@@ -414,6 +414,16 @@ def test_bind_socket_is_private_under_any_umask_and_never_takes_over(tmp_path):
         FILES.bind_socket(str(tmp_path / "missing/s"))
 
 
+def test_bind_socket_is_closed_to_others_from_its_first_moment(tmp_path, monkeypatch):
+    """Not only once its mode is set: others cannot slip in between."""
+    monkeypatch.setattr(os, "chmod", lambda *_: None)
+    with umask(0):
+        bound = FILES.bind_socket(str(tmp_path / "s"))
+    assert bound is not None
+    bound.close()
+    assert mode(tmp_path / "s") & 0o077 == 0
+
+
 # --- locks and processes
 
 HOLD = """

@@ -127,8 +127,10 @@ class Backfill:
 
 def main() -> int:
     """Entry point of the child process."""
+    system = real()
+    system.processes.settle_in()
     try:
-        return Backfill(real(), sys.stdin.buffer, sys.stdout.buffer).run()
+        return Backfill(system, sys.stdin.buffer, sys.stdout.buffer).run()
     except BrokenPipeError:
         return 0  # the daemon is gone, and so is the reason to go on
 

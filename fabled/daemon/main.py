@@ -50,8 +50,10 @@ def _run(file: Path | None, log_level: str | None) -> None:
         return config.load(config.environment(), file)
 
     settings = load()
+    system = real()
+    system.processes.settle_in()
     log.configure(log_level or settings.text("log.level"), sys.stderr)
-    lifecycle.run(settings, real(), load)
+    lifecycle.run(settings, system, load)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ OFFLOAD_BYTES = 8 << 20
 """A backlog of more than this is read by a child process."""
 
 RETRY_S = 5.0
-RELEASE_S = 60.0
+RELEASE_S = 20.0
 END_S = 30.0
 
 
@@ -135,6 +135,7 @@ class Worker:
     def _rest(self) -> None:
         self._indexer.release()
         self._writer.checkpoint()
+        self._system.processes.release_memory()
         self._rested = True
 
     def _survey(self, tickets: Sequence[Ticket]) -> None:

@@ -168,6 +168,15 @@ class Child(Protocol):
 class Processes(Protocol):
     """Our own process and others."""
 
+    def settle_in(self) -> None:
+        """Make this process a good daemon: what it makes is private, its heap stays small.
+
+        Call it before the first thread: otherwise each thread gets a heap of its own.
+        """
+
+    def release_memory(self) -> None:
+        """Give memory that is free, but kept for later, back to the machine."""
+
     def pid(self) -> int:
         """Our process id."""
 

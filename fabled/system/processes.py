@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import subprocess
     import threading
     from collections.abc import Mapping, Sequence
+
+
+_M_ARENA_MAX = -8
+_ARENAS = 2
 
 
 class SystemClock:
@@ -33,6 +38,16 @@ class SystemClock:
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         return event.wait(timeout_s)
+
+
+def _allocator(name: str, *numbers: int) -> None:
+    """Call one of glibc's own functions; other C libraries manage without."""
+    if sys.platform == "linux":
+        import ctypes
+
+        function = getattr(ctypes.CDLL(None), name, None)
+        if function is not None:
+            function(*numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,13 @@ class _Child:
 
 class PosixProcesses:
     """`Processes` by psutil, imported when first asked."""
+
+    def settle_in(self) -> None:
+        os.umask(0o077)
+        _allocator("mallopt", _M_ARENA_MAX, _ARENAS)
+
+    def release_memory(self) -> None:
+        _allocator("malloc_trim", 0)
 
     def pid(self) -> int:
         return os.getpid()

@@ -20,7 +20,7 @@ from fabled.transcript.tolerant import REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-CHUNK = 4 << 20
+CHUNK = 512 << 10
 HOLD = 32 << 20
 BOM = b"\xef\xbb\xbf"
 _SKIP = b" \t\r\0"

@@ -177,7 +177,8 @@ def test_connection_with_a_request_is_never_closed_to_make_room(tmp_path):
         return PlainTextResponse("slow")
 
     app = application([Route("/", hello), Route("/slow", slow)])
-    with serving(tmp_path, app, connections=2) as running, contextlib.ExitStack() as all_:
+    limits = {"connections": 2, "head_s": 600}
+    with serving(tmp_path, app, **limits) as running, contextlib.ExitStack() as all_:
         workers = [all_.enter_context(connected(running.path)) for _ in range(2)]
         for worker in workers:
             worker.sendall(b"GET /slow HTTP/1.1\r\nHost: f\r\nConnection: close\r\n\r\n")

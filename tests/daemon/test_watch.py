@@ -264,7 +264,9 @@ def test_overflow_of_the_kernel_queue_is_reported(watch, root):
             (root / "churn").write_bytes(b"%d" % number)
             (root / "churn").unlink()
     watching.lost.wait(bool)
+    overflowed = watching.watcher._events
     watching.watcher.refresh()
+    assert watching.watcher._events is not overflowed
     (root / "after").write_bytes(b"")
     watching.dirty.wait_for(f"{root}/after")
 
