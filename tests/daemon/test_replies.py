@@ -183,5 +183,5 @@ def test_error_reply_takes_odd_file_names_and_another_status():
     """Bytes that are no text are spelled out in message and hint."""
     odd = os.fsdecode(b"\xff")
     reply = error_reply(DiskFull(odd, hint=odd), status=500)
-    assert (reply.status_code, reply.body.count(b"\\\\udcff")) == (500, 2)
+    assert (reply.status_code, bytes(reply.body).count(b"\\\\udcff")) == (500, 2)
     assert error_body(NotFound("plain"))["error"]["message"] == "plain"
