@@ -1,16 +1,25 @@
-"""One HTTP/1.1 request over the daemon's Unix socket, by hand: an import costs more than it."""
+"""One HTTP/1.1 request over a Unix socket, by hand: importing a library costs more than asking.
+
+A reply is read as it arrives, whatever its framing. Every fault of the socket leaves
+here as a `FabledError`; nothing here knows what is asked.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 import socket
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_from_bytes
+import struct
+from typing import TYPE_CHECKING
 
-from fabled import config
+from fabled import __version__
 from fabled.errors import (
+    AccessDenied,
     DaemonBusy,
     DaemonUnreachable,
+    FabledError,
     InternalError,
     ProtocolMismatch,
     RequestTooLarge,
@@ -20,232 +29,238 @@ from fabled.protocol import PROTOCOL, PROTOCOL_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    import click
+CONNECT_S = 2
+REPLY_S = 30.0
+"""How long the daemon may be silent, before the reply's first byte or within it."""
 
-CONNECT_S = 2.0
-REPLY_S = 60.0
-LONGEST_TARGET = 60 << 10
-"""The daemon reads 64 KiB of request line and headers."""
+MAX_TARGET = 64 << 10
+"""Longest path with query, percent-encoded."""
 
-_CHUNK = 1 << 16
+_MAX_HEAD = 64 << 10
+_PIECE = 64 << 10
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
+
+
+class _Source:
+    """The bytes of one connection, in order."""
+
+    def __init__(self, sock: socket.socket, path: Path, wait_s: float | None) -> None:
+        self._sock = sock
+        self._path = path
+        self._wait_s = wait_s
+        self._held = b""
+
+    def some(self, most: int = _PIECE) -> bytes:
+        """At least one byte and at most `most`; nothing at the end.
+
+        Raises:
+            DaemonBusy: Nothing came in time.
+        """
+        piece, self._held = self._held[:most], self._held[most:]
+        return piece or self._receive(min(most, _PIECE))
+
+    def line(self, most: int = _MAX_HEAD) -> bytes:
+        """The next line, without its end.
+
+        Raises:
+            DaemonUnreachable: The connection ended before the line did.
+            ProtocolMismatch: The line is longer than `most`.
+        """
+        while b"\n" not in self._held:
+            if len(self._held) > most:
+                raise self.foreign()
+            piece = self._receive(_PIECE)
+            if not piece:
+                raise self.broken_off()
+            self._held += piece
+        line, _, self._held = self._held.partition(b"\n")
+        return line.removesuffix(b"\r")
+
+    def _receive(self, most: int) -> bytes:
+        try:
+            return self._sock.recv(most)
+        except TimeoutError:
+            waited = f"{self._wait_s:g} s"
+            raise DaemonBusy(f"the daemon was silent for {waited} on {self._path}") from None
+        except ConnectionResetError:
+            return b""
+
+    def broken_off(self) -> FabledError:
+        """The error for a connection that ended too early."""
+        return DaemonUnreachable(f"the daemon ended the connection on {self._path} unfinished")
+
+    def foreign(self) -> FabledError:
+        """The error for bytes that no fabled sends."""
+        return ProtocolMismatch(f"what answers on {self._path} is not a fabled of this protocol")
 
 
 class Reply:
-    """A reply whose head was read; the body comes as it is asked for. A context manager.
+    """A reply whose head has been read. Its body can be taken once.
 
     Attributes:
         status: The HTTP status.
-        headers: Names in lower case.
+        headers: By lower-case name; of several with one name, the last.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._rest = b""
-        self.status, self.headers = self._head()
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+        found = _STATUS_LINE.fullmatch(source.line())
+        if found is None:
+            raise source.foreign()
+        self.status = int(found[1])
+        self.headers = self._read_head()
+        self._chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        length = self.headers.get("content-length")
+        if length is not None and not _LENGTH.fullmatch(length):
+            raise source.foreign()
+        self._length = None if length is None else int(length)
 
-    def __enter__(self) -> Reply:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def _receive(self) -> bytes:
-        try:
-            return self._connection.recv(_CHUNK)
-        except TimeoutError:
-            raise DaemonBusy(f"the daemon has not answered for {REPLY_S:.0f} s") from None
-        except ConnectionResetError:
-            raise DaemonUnreachable("the daemon broke off the connection") from None
-
-    def _head(self) -> tuple[int, dict[str, str]]:
-        while b"\r\n\r\n" not in self._rest:
-            data = self._receive()
-            if not data:
-                raise DaemonUnreachable("the daemon closed the connection without an answer")
-            self._rest += data
-        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        words = first.split(" ", 2)
-        if len(words) < 2 or not words[1].isdigit():
-            raise InternalError(f"what answers on the socket is no daemon of ours: {first[:60]!r}")
-        pairs = (line.partition(":") for line in lines)
-        return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+    def _read_head(self) -> Mapping[str, str]:
+        headers: dict[str, str] = {}
+        room = _MAX_HEAD
+        while line := self._source.line():
+            room -= len(line)
+            if room < 0:
+                raise self._source.foreign()
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return headers
 
     def pieces(self) -> Iterator[bytes]:
         """The body as it arrives.
 
         Raises:
-            DaemonUnreachable: It ended before it was complete.
+            DaemonUnreachable: It ended too early; what was given before is exact.
+            DaemonBusy: Nothing came in time.
         """
-        if self.headers.get("transfer-encoding") == "chunked":
-            yield from self._chunked()
-            return
-        length = int(self.headers.get("content-length", "-1"))
-        seen = 0
-        data = self._rest
-        while True:
-            if data:
-                seen += len(data)
-                yield data
-            if seen == length:
-                return
-            data = self._receive()
-            if not data:
-                if length >= 0:
-                    raise _cut_short()
-                return
-
-    def _chunked(self) -> Iterator[bytes]:
-        while True:
-            size = int(self._line().split(b";")[0] or b"0", 16)
-            if size == 0:
-                return
-            while size:
-                if not self._rest:
-                    self._more()
-                piece, self._rest = self._rest[:size], self._rest[size:]
-                size -= len(piece)
+        if self._chunked:
+            yield from self._chunks()
+        elif self._length is not None:
+            yield from self._exactly(self._length)
+        else:
+            while piece := self._source.some():
                 yield piece
-            self._line()
 
-    def _line(self) -> bytes:
-        while b"\r\n" not in self._rest:
-            self._more()
-        line, _, self._rest = self._rest.partition(b"\r\n")
-        return line
+    def _chunks(self) -> Iterator[bytes]:
+        while size := self._chunk_size():
+            yield from self._exactly(size)
+            if self._source.line():
+                raise self._source.foreign()
+        while self._source.line():
+            pass  # trailers say nothing that we ask for
 
-    def _more(self) -> None:
-        data = self._receive()
-        if not data:
-            raise _cut_short()
-        self._rest += data
+    def _chunk_size(self) -> int:
+        found = _CHUNK.fullmatch(self._source.line())
+        if found is None:
+            raise self._source.foreign()
+        return int(found[1], 16)
+
+    def _exactly(self, length: int) -> Iterator[bytes]:
+        while length:
+            piece = self._source.some(length)
+            if not piece:
+                raise self._source.broken_off()
+            length -= len(piece)
+            yield piece
+
+    def body(self) -> bytes:
+        """The whole body; raises what `pieces` does."""
+        return b"".join(self.pieces())
 
     def lines(self) -> Iterator[bytes]:
-        """The body line by line, as it arrives."""
-        rest = b""
+        """The body's lines, each as soon as it is complete; empty ones are left out."""
+        held = b""
         for piece in self.pieces():
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from whole
-        if rest:
-            yield rest
-
-    def json(self) -> Any:
-        """The whole body as JSON."""
-        return json.loads(b"".join(self.pieces()))
+            *whole, held = (held + piece).split(b"\n")
+            yield from filter(None, whole)
+        if held:
+            yield held
 
 
-def _cut_short() -> DaemonUnreachable:
-    return DaemonUnreachable("the daemon broke off in the middle of its answer")
-
-
-class Daemon:
-    """The daemon behind a socket path; every method makes one request.
+@contextlib.contextmanager
+def request(
+    path: Path, method: str, target: str, *, wait_s: float | None = REPLY_S
+) -> Iterator[Reply]:
+    """Ask once, on a connection of its own; the reply is a good one.
 
     Args:
         path: The socket.
+        method: GET or POST.
+        target: Path and query, percent-encoded.
+        wait_s: How long the daemon may be silent; None for as long as it lives.
+
+    Raises:
+        FabledError: The error that the reply carries.
+        DaemonUnreachable: Nothing listens, or the connection ended too early.
+        DaemonBusy: No answer in time.
+        ProtocolMismatch: The answer is of another protocol number, or of something else.
+        RequestTooLarge: The target is longer than `MAX_TARGET`; nothing was sent.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        """The JSON of one answer.
-
-        Raises:
-            FabledError: What the daemon says, or that it does not answer.
-        """
-        with self.open("GET", path, query) as reply:
-            return reply.json()
-
-    def open(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, object] | None = None,
-        *,
-        patient: bool = False,
-    ) -> Reply:
-        """One answer, its body not read yet.
-
-        Args:
-            method: The HTTP method.
-            path: Already quoted.
-            query: None values are left out; True is sent as 1.
-            patient: Wait for however long the answer takes.
-        """
-        target = path + _query(query or {})
-        if len(target) > LONGEST_TARGET:
-            raise RequestTooLarge(f"the question is longer than {LONGEST_TARGET} bytes")
-        connection = self._connect()
-        try:
-            connection.settimeout(None if patient else REPLY_S)
-            connection.sendall(
-                f"{method} {target} HTTP/1.1\r\nHost: fabled\r\nConnection: close\r\n"
-                f"{PROTOCOL_HEADER}: {PROTOCOL}\r\nContent-Length: 0\r\n\r\n".encode("ascii")
-            )
-            reply = Reply(connection)
-            _check(reply)
-        except BrokenPipeError:
-            connection.close()
-            raise DaemonUnreachable("the daemon closed the connection") from None
-        except BaseException:
-            connection.close()
-            raise
-        return reply
-
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(CONNECT_S)
-        try:
-            connection.connect(self._path)
-        except TimeoutError:
-            connection.close()
-            raise DaemonBusy(f"the daemon on {self._path} does not take the connection") from None
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            connection.close()
-            raise DaemonUnreachable(f"no daemon answers on {self._path}") from None
-        except OSError as fault:
-            connection.close()
-            raise DaemonUnreachable(f"cannot connect to {self._path}: {fault.strerror}") from fault
-        return connection
-
-
-def daemon(ctx: click.Context) -> Daemon:
-    """The daemon that this invocation of `fablectl` asks."""
-    return Daemon(str(config.places(config.environment(), ctx.find_root().obj).socket))
-
-
-def segment(text: str) -> str:
-    """An id as one part of a path, whatever bytes it holds."""
-    return quote_from_bytes(text.encode("utf-8", "surrogateescape"), safe="")
-
-
-def _query(given: Mapping[str, object]) -> str:
-    pairs = []
-    for name, value in given.items():
-        if value is None or value is False:
-            continue
-        text = "1" if value is True else str(value)
-        pairs.append(f"{quote(name)}={segment(text)}")
-    return "?" + "&".join(pairs) if pairs else ""
-
-
-def _check(reply: Reply) -> None:
-    theirs = reply.headers.get(PROTOCOL_HEADER.lower())
-    if theirs is None:
-        raise InternalError("what answers on the socket is no daemon of ours")
-    if theirs != str(PROTOCOL):
-        raise ProtocolMismatch(f"the daemon speaks protocol {theirs}, this client {PROTOCOL}")
-    if reply.status >= 400:
-        raise error(reply.json())
-
-
-def error(body: Any) -> Exception:
-    """The error that a reply, or the last line of a stream, carries."""
-    said = body.get("error", {}) if isinstance(body, dict) else {}
-    return from_wire(
-        str(said.get("code", "")),
-        str(said.get("message", "no reason given")),
-        str(said.get("hint", "")),
+    if len(target) > MAX_TARGET:
+        raise RequestTooLarge(f"the request is {len(target)} bytes long; {MAX_TARGET} are allowed")
+    head = (
+        f"{method} {target} HTTP/1.1\r\nHost: fabled\r\nUser-Agent: fablectl/{__version__}\r\n"
+        f"{PROTOCOL_HEADER}: {PROTOCOL}\r\nConnection: close\r\n"
+        + ("Content-Length: 0\r\n" if method != "GET" else "")
+        + "\r\n"
     )
+    with _connected(path) as sock:
+        sock.settimeout(wait_s)
+        # A daemon that refuses a request may close before it has read all of it: the reply counts.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
+            sock.sendall(head.encode("ascii"))
+        reply = Reply(_Source(sock, path, wait_s))
+        _check_protocol(reply, path)
+        if not 200 <= reply.status < 300:
+            raise _failure(reply)
+        yield reply
+
+
+@contextlib.contextmanager
+def _connected(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        # A socket with a Python timeout does not wait for room in a full backlog, this one does.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", CONNECT_S, 0))
+        try:
+            sock.connect(os.fsencode(path))
+        except FileNotFoundError:
+            raise DaemonUnreachable(f"no daemon is running: there is no socket {path}") from None
+        except BlockingIOError:
+            raise DaemonBusy(f"the daemon took no connection on {path} in {CONNECT_S} s") from None
+        except PermissionError as fault:
+            raise AccessDenied(f"cannot connect to {path}: {fault.strerror}") from fault
+        except OSError as fault:
+            reason = fault.strerror or fault
+            raise DaemonUnreachable(f"no daemon answers on {path}: {reason}") from fault
+        yield sock
+
+
+def _check_protocol(reply: Reply, path: Path) -> None:
+    spoken = reply.headers.get(PROTOCOL_HEADER.lower())
+    if spoken is None:
+        raise ProtocolMismatch(f"what answers on {path} does not say which protocol it speaks")
+    if spoken != str(PROTOCOL):
+        raise ProtocolMismatch(
+            f"this fablectl speaks protocol {PROTOCOL}, the daemon on {path} speaks {spoken[:20]}"
+        )
+
+
+def _failure(reply: Reply) -> FabledError:
+    try:
+        found = error_in(json.loads(reply.body()))
+    except ValueError:
+        found = None
+    return found or InternalError(f"the daemon answered with HTTP status {reply.status}")
+
+
+def error_in(value: object) -> FabledError | None:
+    """The error that a JSON object carries, if it carries one."""
+    error = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict):
+        return None
+    code, message, hint = (str(error.get(name) or "") for name in ("code", "message", "hint"))
+    return from_wire(code, message, hint)

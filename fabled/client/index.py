@@ -1,88 +1,106 @@
-"""`index`: ask for a pass, and wait for it if wanted."""
+"""`index`: ask for a pass, and perhaps wait for it."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabled.client import terminal
-from fabled.client.http import daemon, error
+from fabled.client.asking import Run, json_option
+from fabled.client.figures import counted, duration, size
 from fabled.errors import DaemonUnreachable
 from fabled.protocol import INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from fabled.client.http import Reply
-
-Step = dict[str, Any]
+    from fabled.client.asking import Answer
 
 
 @click.command(epilog="Example: fablectl index --wait")
-@click.option("--wait", is_flag=True, help="Return when all that is there now is searchable.")
-@click.option("--rebuild", is_flag=True, help="Build the Map anew and swap it in.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.pass_context
-def index(ctx: click.Context, *, wait: bool, rebuild: bool, as_json: bool) -> None:
-    """Ask for a pass over the transcripts.
+@click.option("--wait", is_flag=True, help="Return when all that is there now can be searched.")
+@click.option(
+    "--rebuild", is_flag=True, help="Build the Map anew from the transcripts, then swap it in."
+)
+@json_option
+@click.pass_obj
+def index(run: Run, *, wait: bool, rebuild: bool, as_json: bool) -> None:
+    """Ask the daemon to look at every transcript again.
 
-    The daemon sees changes by itself; this is for those who cannot wait a moment.
+    It does so by itself; ask when you do not want to wait for that.
     """
-    query = {"wait": wait, "rebuild": rebuild}
-    with daemon(ctx).open("POST", INDEX, query, patient=wait) as reply:
-        last = _follow(reply) if wait else reply.json()
-    if as_json:
-        terminal.print_json(last)
-    elif wait:
-        terminal.say(
-            f"All is searchable: {terminal.count(last['files'])} files read,"
-            f" {terminal.size(last['bytes'])}, in {last['took_ms'] / 1000:.1f} s."
-        )
+    again = 1 if rebuild else None
+    if wait:
+        answer = _followed(run, again, drawn=run.screen.progress and not as_json)
     else:
-        terminal.say("Asked. See: fablectl status")
+        answer = run.daemon.post(INDEX, rebuild=again)
+    if as_json:
+        run.screen.json(answer)
+        return
+    if wait:
+        run.screen.say(_summary(answer.value, rebuilt=rebuild))
+    else:
+        run.screen.say("Asked; see: fablectl status")
 
 
-def _follow(reply: Reply) -> Step:
-    show, end = _bar() if terminal.on_terminal() else (lambda _step: None, lambda: None)
-    last: Step = {}
-    try:
-        for step in _steps(reply):
-            last = step
-            show(step)
-    finally:
-        end()
-    if last.get("step") != "done":
-        raise DaemonUnreachable("the daemon ended before the pass was complete")
-    return last
+def _summary(done: Mapping[str, Any], *, rebuilt: bool) -> str:
+    took = duration(done["took_ms"] / 1000)
+    if rebuilt:
+        return f"Rebuilt the Map in {took}."
+    if not done["files"]:
+        return f"Nothing new, checked in {took}."
+    files, records = counted(done["files"], "file"), counted(done["records"], "record")
+    return f"Indexed {files}, {records}, {size(done['bytes'])} in {took}."
 
 
-def _steps(reply: Reply) -> Iterator[Step]:
-    for line in reply.lines():
-        step = json.loads(line)
-        if "error" in step:
-            raise error(step)
-        yield step
+def _followed(run: Run, rebuild: int | None, *, drawn: bool) -> Answer:
+    with _progress(run) if drawn else contextlib.nullcontext(_hide) as show:
+        for step in run.daemon.steps(INDEX, wait=1, rebuild=rebuild):
+            if step.value.get("step") == "done":
+                return step
+            show(step.value)
+    raise DaemonUnreachable("the daemon ended before its work was done")
 
 
-def _bar() -> tuple[Callable[[Step], None], Callable[[], None]]:
-    """A progress bar: how to show a step on it, and how to end it."""
-    from rich import progress  # noqa: PLC0415 - only a terminal pays for rich
+def _hide(_step: Mapping[str, Any]) -> None:
+    """Progress is for terminals."""
 
-    bar = progress.Progress(
-        progress.TextColumn("reading"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-        transient=True,
+
+@contextlib.contextmanager
+def _progress(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A bar on standard error from the first step with bytes on; gone at the end."""
+    with contextlib.ExitStack() as stack:
+        drawing: list[Callable[[Mapping[str, Any]], None]] = []
+
+        def show(step: Mapping[str, Any]) -> None:
+            if not step.get("total_bytes"):
+                return
+            if not drawing:
+                drawing.append(stack.enter_context(_bar(run)))
+            drawing[0](step)
+
+        yield show
+
+
+@contextlib.contextmanager
+def _bar(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    from rich.console import Console  # noqa: PLC0415 - for a terminal only: it is slow to load
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+
+    console = Console(stderr=True, no_color=not run.screen.may_colour, highlight=False)
+    columns = (
+        TextColumn("indexing"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%  {task.fields[said]}"),
     )
-    task = bar.add_task("reading", total=None)
-    bar.start()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, said="")
 
-    def show(step: Step) -> None:
-        if step["step"] == "progress" and step["total_bytes"]:
-            bar.update(task, completed=step["done_bytes"], total=step["total_bytes"])
+        def show(step: Mapping[str, Any]) -> None:
+            done, total, eta = step["done_bytes"], step["total_bytes"], step.get("eta_s")
+            said = f"{size(done)} of {size(total)}, {counted(step['files'], 'file')} waiting"
+            said += "" if eta is None else f", {duration(eta)} left"
+            bar.update(task, completed=done, total=total, said=said)
 
-    return show, bar.stop
+        yield show

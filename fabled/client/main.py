@@ -1,102 +1,151 @@
-"""`fablectl`: the commands, each imported when it is asked for."""
+"""`fablectl`: the entry, the list of commands, and where errors become an exit status.
+
+A command's module is imported when it is called: the others are not paid for.
+"""
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from fabled import __version__
-from fabled.errors import FabledError
+from fabled.client.asking import Daemon, Run
+from fabled.client.terminal import ReaderLeft, Screen, silence, standard
+from fabled.config import environment
+from fabled.errors import FabledError, InternalError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMPLETE = "_FABLECTL_COMPLETE"
+INTERRUPTED = 130
 
 COMMANDS = {
-    "status": ("status", "Is it alive, what has it done, what is pending, what is at risk."),
-    "index": ("index", "Ask for a pass over the transcripts."),
-    "search": ("query", "Find threads, sessions or records by words."),
-    "thread": ("query", "Show one thread's turns within a budget."),
-    "block": ("query", "Print one record's exact bytes."),
-    "recall": ("query", "Pack the best threads for a question into one budget."),
-    "sessions": ("listing", "List sessions, the latest first."),
-    "session": ("listing", "Show one session: threads, files, damage."),
-    "config": ("configuration", "Show and check settings and places."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "status": "status",
+    "index": "index",
+    "search": "query",
+    "recall": "query",
+    "thread": "query",
+    "block": "query",
+    "sessions": "listing",
+    "session": "listing",
+    "config": "configuration",
+    "completion": "completion",
 }
-"""Command -> the module that has it, and its line in `--help`."""
+"""Command -> the module of this package that has it."""
 
 
 class Commands(click.Group):
-    """Imports a command's module only when the command is used."""
+    """A group whose commands are imported by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in the order of use."""
+        """The commands in the order of `COMMANDS`."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name."""
+        """The command of that name."""
         del ctx
-        if cmd_name not in COMMANDS:
+        module = COMMANDS.get(cmd_name)
+        if module is None:
             return None
-        module = importlib.import_module(f"fabled.client.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, cmd_name)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        return cast("click.Command", getattr(import_module(f"fabled.client.{module}"), cmd_name))
 
 
-@click.command(cls=Commands, epilog="Example: fablectl search why did we drop the cache")
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: fablectl search why sqlite",
+)
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path),
-    help="Configuration file to use instead of the default.",
+    metavar="FILE",
+    help="Configuration file, instead of the one that FABLED_CONFIG names.",
 )
 @click.version_option(__version__, prog_name="fablectl")
 @click.pass_context
-def cli(ctx: click.Context, file: Path | None) -> None:
-    """Ask fabled, the memory of Claude Code.
+def fablectl(context: click.Context, file: Path | None) -> None:
+    """Ask the fabled daemon: search and recall what was said to Claude Code."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(UsageError.exit_status)
+    environ = environment()
+    context.obj = Run(Daemon(environ, file), cast("Screen", context.obj))
 
-    The daemon has to run; start it with: fabled
-    """
-    ctx.obj = file
 
-
-def main() -> None:
-    """Run the client; every way out has an exit status of the interface."""
+def main() -> int:
+    """Run the command line; the exit status of the interface."""
+    arguments = sys.argv[1:]
+    screen = standard(environment())
     try:
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        return _run(arguments, screen)
+    except ReaderLeft:
+        silence(sys.stdout, sys.stderr)
+        return 0
+    except KeyboardInterrupt:
+        silence(sys.stdout, sys.stderr)
+        return INTERRUPTED
+
+
+def _run(arguments: Sequence[str], screen: Screen) -> int:
+    try:
+        status = fablectl.main(
+            arguments,
+            prog_name="fablectl",
+            complete_var=COMPLETE,
+            standalone_mode=False,
+            obj=screen,
+        )
+        screen.flush()
+    except (ReaderLeft, KeyboardInterrupt):
+        raise
     except click.Abort:
-        sys.exit(130)
-    except click.ClickException as fault:
-        fault.show()
-        sys.exit(fault.exit_code)
+        return INTERRUPTED
     except FabledError as fault:
-        _report(fault)
-        sys.exit(fault.exit_status)
-    except BrokenPipeError:
-        # Whoever read our output has left; what cannot be flushed is nobody's loss.
-        sys.stdout = None
-        sys.exit(0)
+        error = fault
+    except click.UsageError as fault:
+        where = fault.ctx.command_path if fault.ctx else "fablectl"
+        error = UsageError(_sentence(fault), hint=f"Run: {where} --help")
+    except Exception as fault:  # noqa: BLE001 - the border: a person reads this, not a traceback
+        error = InternalError(
+            f"{type(fault).__name__}: {fault}", hint="Report it with this message and the command."
+        )
+    else:
+        return status if isinstance(status, int) else 0
+    return _report(error, screen, as_json=_wants_json(arguments))
 
 
-def _report(fault: FabledError) -> None:
-    if "--json" in sys.argv:
-        said = {"code": fault.code, "message": fault.message, "hint": fault.hint}
-        click.echo(json.dumps({"error": said}), err=True)
-        return
-    click.echo(f"fablectl: {fault.message}", err=True)
-    if fault.hint:
-        click.echo(fault.hint, err=True)
+def _sentence(fault: click.UsageError) -> str:
+    text = fault.format_message().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def _report(fault: FabledError, screen: Screen, *, as_json: bool) -> int:
+    try:
+        screen.flush()
+    except FabledError:  # standard output itself is what failed
+        silence(sys.stdout)
+    if as_json:
+        error = {"code": fault.code, "message": fault.message, "hint": fault.hint}
+        said = json.dumps({"error": error})
+    else:
+        said = f"fablectl: {fault.message}\n{fault.hint}"
+    screen.say(said)
+    return fault.exit_status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

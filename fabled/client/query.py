@@ -1,22 +1,21 @@
-"""`search`, `thread`, `block`, `recall`: questions and their verbatim answers."""
+"""`search`, `thread`, `block` and `recall`: from a question to exact words."""
 
 from __future__ import annotations
 
-import sys
+import base64
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabled.client import terminal
-from fabled.client.http import daemon, segment
+from fabled.client.asking import Run, exclusive, json_option, named
+from fabled.client.results import ids, scope_of, show_results
+from fabled.errors import UsageError
 from fabled.protocol import (
     BLOCKS,
     DEFAULT_BUDGET,
     DEFAULT_RESULTS,
     KINDS,
     LEVELS,
-    MAX_BUDGET,
-    MAX_RESULTS,
     RECALL,
     SEARCH,
     SORTS,
@@ -26,191 +25,175 @@ from fabled.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fabled.client.http import Reply
+_words = click.argument("words", metavar="QUERY...", nargs=-1, type=click.UNPROCESSED)
+_text = click.option(
+    "--query", "text", metavar="TEXT", help="The same as QUERY, for text that begins with '-'."
+)
+_budget = click.option(
+    "--budget",
+    metavar="TOKENS",
+    default=str(DEFAULT_BUDGET),
+    show_default=True,
+    help="About how many tokens the text may have.",
+)
+_FILTERS = (
+    click.option("--project", metavar="P", help="Only this project: its folder, or the last part."),
+    click.option("--session", metavar="S", help="Only this session; the beginning of its id does."),
+    click.option("--since", metavar="D", help="Not before: 2026-11-30, 24h, 7d, 2w, yesterday ..."),
+    click.option("--until", metavar="D", help="Not after; the same forms, a bare day included."),
+)
 
-Options = dict[str, Any]
 
-
-def _question(command: Callable[..., None]) -> Callable[..., None]:
-    """The words of a question and what restricts it, alike for search and recall."""
-    for option in (
-        click.argument("words", metavar="QUERY...", nargs=-1),
-        click.option("--query", "text", help="The question, also when it begins with a dash."),
-        click.option("--project", help="A working folder, or the end of its path."),
-        click.option("--session", help="A session's id, or its beginning."),
-        click.option("--since", help="Only from here on: 2026-11-30, yesterday, 7d, 24h."),
-        click.option("--until", help="Only up to here, a named day included."),
-        click.option("--kind", type=click.Choice(KINDS), help="Only main or subagents' records."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object."),
-    ):
+def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_FILTERS):
         command = option(command)
     return command
 
 
-def _text(words: tuple[str, ...], text: str | None) -> str:
-    said = " ".join([*words, *([text] if text is not None else [])])
-    if not said.strip():
-        raise click.UsageError("Give words to look for.")
-    return said
-
-
-@click.command(epilog="Example: fablectl search --since 30d why sqlite")
-@_question
+@click.command(epilog="Example: fablectl search --project fabled --since 7d why sqlite")
+@_words
+@_text
 @click.option(
-    "-n",
-    "limit",
-    type=click.IntRange(1, MAX_RESULTS),
-    default=DEFAULT_RESULTS,
+    "-n", "number", metavar="N", default=str(DEFAULT_RESULTS), show_default=True, help="Results."
+)
+@_filters
+@click.option("--kind", type=click.Choice(KINDS), help="Only what people or what subagents did.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default=LEVELS[0],
     show_default=True,
-    help="Results at most.",
+    help="What a result is.",
 )
 @click.option(
-    "--level", type=click.Choice(LEVELS), default="thread", show_default=True, help="What to rank."
+    "--sort", type=click.Choice(SORTS), default=SORTS[0], show_default=True, help="Best first by."
 )
-@click.option("--sort", type=click.Choice(SORTS), default="relevance", show_default=True)
-@click.option("--ids", is_flag=True, help="Only ids of the level, best first, one a line.")
-@click.pass_context
+@click.option("--ids", "only_ids", is_flag=True, help="Print only ids of the level, one a line.")
+@json_option
+@click.pass_obj
 def search(
-    ctx: click.Context, /, words: tuple[str, ...], text: str | None, limit: int, **given: Any
+    run: Run,
+    /,
+    *,
+    words: tuple[str, ...],
+    text: str | None,
+    number: str,
+    level: str,
+    only_ids: bool,
+    as_json: bool,
+    **given: str | None,
 ) -> None:
-    """Find threads, sessions or records by words, best first.
+    """Find threads, sessions or records by what was said in them.
 
-    Any text will do: nothing in it is query syntax. A thread is one prompt and
-    everything it caused.
+    QUERY is plain words, never syntax.
     """
-    query = _filters(given) | {
-        "q": _text(words, text),
-        "n": limit,
-        "level": given["level"],
-        "sort": given["sort"],
-    }
-    found = daemon(ctx).get(SEARCH, query)
-    if given["ids"]:
-        for result in found["results"]:
-            terminal.out(_id(result, given["level"]))
-    elif given["as_json"]:
-        terminal.print_json(found)
-    else:
-        _show_results(found)
-
-
-def _filters(given: Options) -> Options:
-    return {name: given[name] for name in ("project", "session", "since", "until", "kind")}
-
-
-def _id(result: Options, level: str) -> str:
-    if level == "record":
-        return str(result["records"][0]["uuid"])
-    return str(result[level])
-
-
-def _show_results(found: Options) -> None:
-    for result in found["results"]:
-        terminal.out(terminal.heading(result["title"]), bold=True)
-        facts = [
-            terminal.moment(result["first_ts"]),
-            terminal.line(result["project"] or "-"),
-            f"{result['turns']} turns",
-            f"~{terminal.count(result['est_tokens'])} tokens",
-        ]
-        terminal.out(f"  {' · '.join(facts)}", dim=True)
-        terminal.out(f"  fablectl thread {terminal.line(result['thread'])}", fg="cyan")
-        for record in result["records"]:
-            words = record["snippet"]
-            shown = "(its file changed; ask again)" if words is None else terminal.line(words)
-            terminal.out(f"    {record['role']}: {shown}")
-        terminal.out()
-    _say_rest(found)
-
-
-def _say_rest(found: Options) -> None:
-    searched, fresh = found["searched"], found["freshness"]
-    if not found["results"]:
-        terminal.say(f"Nothing found in {terminal.count(searched['records'])} records.")
-    if found["approximate"]:
-        terminal.say("The question was cut or took too long: there may be better results.")
-    if fresh["pending_files"]:
-        size = terminal.size(fresh["pending_bytes"])
-        terminal.say(f"{fresh['pending_files']} files ({size}) are not read yet.")
-
-
-@click.command(epilog="Example: fablectl thread 4f9c1a --budget 2000")
-@click.argument("thread")
-@click.option(
-    "--budget",
-    type=click.IntRange(100, MAX_BUDGET),
-    default=DEFAULT_BUDGET,
-    show_default=True,
-    help="Tokens, four characters each.",
-)
-@click.option("--raw", is_flag=True, help="The records themselves, byte for byte, as JSONL.")
-@click.option("--no-sentinel", is_flag=True, help="Leave the mark round the text away.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.pass_context
-def thread(
-    ctx: click.Context, thread: str, budget: int, *, raw: bool, no_sentinel: bool, as_json: bool
-) -> None:
-    """Show one thread's turns within a budget.
-
-    THREAD is a thread's id, an unambiguous beginning of one, or the uuid of a record in
-    it. What is left out is marked with the command that fetches it.
-    """
-    path = THREADS + segment(thread)
-    if raw:
-        with daemon(ctx).open("GET", path, {"raw": True}) as reply:
-            _copy(reply)
-        return
-    query: Options = {"budget": budget, "sentinel": "0" if no_sentinel else None}
-    found = daemon(ctx).get(path, query)
+    exclusive("--ids", "--json", both=only_ids and as_json)
+    question = _question(words, text)
+    answer = run.daemon.ask(SEARCH, q=question, n=number, level=level, **given)
+    screen = run.screen
     if as_json:
-        terminal.print_json(found)
+        screen.json(answer)
+        return
+    if only_ids:
+        for name in ids(answer.value, level):
+            screen.text(name + "\n")
     else:
-        _show_text(found["text"])
+        show_results(screen, answer.value, question, level)
+    if not answer.value["results"]:
+        screen.say(f"Nothing found: {scope_of(answer.value)}.")
+    elif not only_ids:
+        screen.say(f"{scope_of(answer.value)}.")
 
 
-def _show_text(text: str) -> None:
-    shown = terminal.harmless(text) if terminal.on_terminal() else text
-    click.echo(shown.encode("utf-8", "replace"))
-
-
-def _copy(reply: Reply) -> None:
-    """Exactly the bytes of the reply, nothing added, to standard output."""
-    for piece in reply.pieces():
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
-
-
-@click.command(epilog="Example: fablectl block 0f7c2f5e-9a53-4b1c-8f0e-2d1f6a7b8c9d > record.json")
-@click.argument("uuid")
-@click.pass_context
-def block(ctx: click.Context, uuid: str) -> None:
-    """Print one record's exact bytes, nothing added.
-
-    A record without uuid is named by its file and offset, as search shows it.
-    """
-    with daemon(ctx).open("GET", BLOCKS + segment(uuid)) as reply:
-        _copy(reply)
-
-
-@click.command(epilog="Example: fablectl recall --budget 4000 how did we fix the login race")
-@_question
-@click.option(
-    "--budget",
-    type=click.IntRange(100, MAX_BUDGET),
-    default=DEFAULT_BUDGET,
-    show_default=True,
-    help="Tokens for all threads together.",
-)
-@click.pass_context
+@click.command(epilog="Example: fablectl recall --budget 4000 why did we choose sqlite")
+@_words
+@_text
+@_filters
+@_budget
+@json_option
+@click.pass_obj
 def recall(
-    ctx: click.Context, /, words: tuple[str, ...], text: str | None, budget: int, **given: Any
+    run: Run, /, *, words: tuple[str, ...], text: str | None, as_json: bool, **given: str | None
 ) -> None:
-    """Pack the best threads for a question into one budget: what an agent pastes."""
-    query = _filters(given) | {"q": _text(words, text), "budget": budget}
-    found = daemon(ctx).get(RECALL, query)
-    if given["as_json"]:
-        terminal.print_json(found)
-    elif found["threads"]:
-        _show_text(found["text"])
+    """Print the best threads for a question, packed into one budget.
+
+    This is what an agent pastes: verbatim text in a wrapper that says where it is from.
+    """
+    answer = run.daemon.ask(RECALL, q=_question(words, text), **given)
+    if as_json:
+        run.screen.json(answer)
+    elif answer.value["text"]:
+        run.screen.text(answer.value["text"])
     else:
-        terminal.say("Nothing found.")
+        run.screen.say("Nothing found that answers this.")
+    if not as_json:
+        _warn_of_pending(run, answer.value)
+
+
+@click.command(epilog="Example: fablectl thread 5f0c1d9e --budget 2000")
+@click.argument("name", metavar="THREAD", type=click.UNPROCESSED)
+@_budget
+@click.option("--raw", is_flag=True, help="Print the records' exact bytes, one a line, instead.")
+@click.option("--no-sentinel", is_flag=True, help="Leave out the wrapper that marks recalled text.")
+@json_option
+@click.pass_obj
+def thread(
+    run: Run, *, name: str, budget: str, raw: bool, no_sentinel: bool, as_json: bool
+) -> None:
+    """Print a thread's turns, verbatim.
+
+    THREAD is its id, any unambiguous beginning of it, or the uuid of a record in it.
+    Where the budget is too small, what is cut names the record to fetch.
+    """
+    exclusive("--raw", "--json", both=raw and as_json)
+    path = THREADS + named("thread", name)
+    if raw:
+        for piece in run.daemon.exact(path, raw=1):
+            run.screen.raw(piece)
+        return
+    answer = run.daemon.ask(path, budget=budget, sentinel="0" if no_sentinel else None)
+    if as_json:
+        run.screen.json(answer)
+        return
+    run.screen.text(answer.value["text"])
+    _warn_of_pending(run, answer.value)
+
+
+@click.command(epilog="Example: fablectl block 7b8a2c1e-0c5f-4e0b-9a77-3f1f6f2f9d10 > record.json")
+@click.argument("name", metavar="UUID", type=click.UNPROCESSED)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object that holds the bytes: as text, or else as base64.",
+)
+@click.pass_obj
+def block(run: Run, *, name: str, as_json: bool) -> None:
+    """Print one record's bytes, exactly as they are in the transcript, nothing added."""
+    pieces = run.daemon.exact(BLOCKS + named("record", name))
+    if as_json:
+        run.screen.value(_wrapped(name, b"".join(pieces)))
+        return
+    for piece in pieces:
+        run.screen.raw(piece)
+
+
+def _wrapped(name: str, data: bytes) -> dict[str, Any]:
+    try:
+        text, coded = data.decode("utf-8"), None
+    except UnicodeDecodeError:
+        text, coded = None, base64.b64encode(data).decode("ascii")
+    return {"uuid": name, "bytes": len(data), "text": text, "base64": coded}
+
+
+def _question(words: tuple[str, ...], text: str | None) -> str:
+    question = " ".join([*words, *([text] if text else [])])
+    if not question.strip():
+        raise UsageError("the query is empty", hint="Give a word to look for.")
+    return question
+
+
+def _warn_of_pending(run: Run, value: dict[str, Any]) -> None:
+    sentence = scope_of({"freshness": value.get("freshness")})
+    if sentence:
+        run.screen.say(f"{sentence}.")

@@ -1,135 +1,194 @@
-"""`status`: one look at the daemon, or a look each second."""
+"""`status`: is it alive, what has it done, what is pending, what is at risk."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fabled.client import terminal
-from fabled.client.http import Daemon, daemon
+from fabled.client.asking import Run, json_option
+from fabled.client.figures import count, counted, day, duration, size, when
+from fabled.client.layout import fit, flat
+from fabled.errors import FabledError
 from fabled.protocol import STATUS
 
-BAR = 30
-RISKS_SHOWN = 10
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fabled.client.terminal import Screen
+
 REFRESH_S = 1.0
+_LABEL = 10
+_BAR = 24
+_AT_RISK_SHOWN = 5
+_STATES = {"idle": "green", "indexing": "yellow", "starting": "yellow", "draining": "red"}
+_WATCHED = {"events": "watched", "polling": "polled", "absent": "not there yet"}
+
+
+class _Line(NamedTuple):
+    label: str
+    text: str
+    style: str = ""
 
 
 @click.command(epilog="Example: fablectl status --watch")
-@click.option("--watch", is_flag=True, help="Again each second, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.pass_context
-def status(ctx: click.Context, *, watch: bool, as_json: bool) -> None:
-    """Is it alive, what has it done, what is pending, what is at risk."""
-    asked = daemon(ctx)
-    if watch:
-        _watch(asked, as_json=as_json)
-    elif as_json:
-        terminal.print_json(asked.get(STATUS))
+@click.option("--watch", is_flag=True, help="Refresh each second until Ctrl-C.")
+@json_option
+@click.pass_obj
+def status(run: Run, *, watch: bool, as_json: bool) -> None:
+    """Show what the daemon is doing and what it has done.
+
+    With --watch, and not on a terminal, a line of JSON each second.
+    """
+    if watch and run.screen.terminal and not as_json:
+        _watch(run)
+    elif watch:
+        _stream(run)
     else:
-        terminal.out("\n".join(view(asked.get(STATUS))))
+        answer = run.daemon.ask(STATUS)
+        if as_json:
+            run.screen.json(answer)
+        else:
+            for line in dashboard(run.screen, answer.value):
+                run.screen.line(line)
 
 
-def _watch(asked: Daemon, *, as_json: bool) -> None:
-    from threading import Event  # noqa: PLC0415 - only --watch waits
+def _stream(run: Run) -> None:
+    pause = threading.Event()
+    while True:
+        run.screen.raw(run.daemon.ask(STATUS).raw.strip(b"\n") + b"\n")
+        run.screen.flush()
+        pause.wait(REFRESH_S)
 
-    never = Event()
-    if as_json or not terminal.on_terminal():
-        while True:
-            click.echo(json.dumps(asked.get(STATUS)))
-            never.wait(REFRESH_S)
-    from rich.live import Live  # noqa: PLC0415 - only a terminal pays for rich
+
+def _watch(run: Run) -> None:
+    from rich.console import Console  # noqa: PLC0415 - for a terminal only: it is slow to load
+    from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    def shown() -> Text:
-        return Text.from_ansi("\n".join(view(asked.get(STATUS))))
+    pause = threading.Event()
+    console = Console(width=run.screen.columns, no_color=not run.screen.colour, highlight=False)
 
-    with Live(shown(), auto_refresh=False, screen=False) as live:
-        while not never.wait(REFRESH_S):
+    def shown() -> Text:
+        return Text.from_ansi("\n".join(_present(run)), no_wrap=True, overflow="crop")
+
+    run.daemon.ask(STATUS)  # a daemon that is not there at all is an error, later it is a state
+    with Live(shown(), console=console, auto_refresh=False) as live:
+        while True:
+            pause.wait(REFRESH_S)
             live.update(shown(), refresh=True)
 
 
-def view(said: dict[str, Any]) -> list[str]:
-    """The status for people, line by line."""
-    pending, held, vault, prune = said["pending"], said["map"], said["vault"], said["prune"]
-    count = terminal.count
-    lines = [
-        _row(
-            "fabled",
-            f"{said['version']}, {click.style(said['state'], bold=True)}, "
-            f"process {said['pid']}, up {terminal.duration(said['uptime_s'])}",
-        ),
-        _row(
-            "indexed",
-            f"{count(held['records'])} records, {count(held['threads'])} threads, "
-            f"{count(held['sessions'])} sessions, {count(held['files'])} files, "
-            f"{terminal.size(held['bytes'])}",
-        ),
-        _row(
-            "pending",
-            "nothing"
-            if not pending["files"]
-            else f"{count(pending['files'])} files, {terminal.size(pending['bytes'])}, "
-            f"for {terminal.duration(pending['lag_s'])}",
-        ),
-    ]
-    if said["progress"]:
-        lines.append(_row("progress", _progress(said["progress"])))
-    lines.append(
-        _row(
-            "vault",
-            f"{count(vault['generations'])} generations, {terminal.size(vault['bytes'])}; "
-            f"{terminal.size(vault['unsealed_bytes'])} not sealed",
-        )
+def _present(run: Run) -> list[str]:
+    try:
+        return list(dashboard(run.screen, run.daemon.ask(STATUS).value))
+    except FabledError as fault:
+        return [run.screen.paint(flat(fault.message), "red"), flat(fault.hint)]
+
+
+def dashboard(screen: Screen, value: Mapping[str, Any]) -> Iterator[str]:
+    """The status as aligned lines, each as wide as the screen at most."""
+    state = flat(value["state"])
+    yield (
+        screen.paint(f"fabled {flat(value['version'])}", "bold")
+        + "  "
+        + screen.paint(state, _STATES.get(state, "bold"))
+        + f"  pid {value['pid']}, up {duration(value['uptime_s'])}, protocol {value['protocol']}"
     )
-    if prune["count"]:
-        lines.append(
-            _row("prune", f"{prune['count']} prunes, {terminal.size(prune['saved_bytes'])} saved")
-        )
-    lines.append(
-        _row(
-            "uses",
-            f"{terminal.size(said['rss_bytes'])} memory, {said['cpu_s']:.1f} s processor time",
-        )
+    for line in _lines(screen, value):
+        room = None if screen.columns is None else screen.columns - _LABEL
+        text = fit(line.text, room)
+        shown = screen.paint(text, line.style) if line.style else text
+        yield f"{screen.paint(line.label.ljust(_LABEL), 'dim')}{shown}"
+
+
+def _lines(screen: Screen, value: Mapping[str, Any]) -> Iterator[_Line]:
+    indexed = value["map"]
+    yield _Line(
+        "indexed",
+        f"{counted(indexed['files'], 'file')}, {counted(indexed['records'], 'record')},"
+        f" {counted(indexed['threads'], 'thread')}, {counted(indexed['sessions'], 'session')},"
+        f" {size(indexed['bytes'])}",
     )
-    lines += [
-        _row("watches", f"{terminal.line(root['path'])} ({root['watched']})")
-        for root in said["roots"]
-    ]
-    lines += [_row("job", _job(job)) for job in said["jobs"]]
-    lines += [click.style(_row("at risk", text), fg="yellow") for text in _risks(said["at_risk"])]
-    warnings = [terminal.line(text) for text in said["warnings"]]
-    return lines + [click.style(_row("warning", text), fg="yellow") for text in warnings]
+    yield _pending(value["pending"])
+    if value["progress"]:
+        yield _progress(screen, value["progress"])
+    yield _Line("process", f"{size(value['rss_bytes'])} memory, {duration(value['cpu_s'])} of CPU")
+    yield from _roots(value)
+    yield from _kept(screen, value)
+    yield from _jobs(screen, value["jobs"])
+    yield from _at_risk(screen, value["at_risk"])
+    for warning in value["warnings"]:
+        yield _Line("warning", flat(warning), "yellow")
 
 
-def _job(job: dict[str, Any]) -> str:
-    last = "not yet"
-    if job["last_run"]:
-        last = f"{terminal.moment(job['last_run'])} {terminal.line(job['last_result'] or '')}"
-    return f"{job['name']}: last {last}, next {terminal.moment(job['next_run'])}"
+def _pending(pending: Mapping[str, Any]) -> _Line:
+    if not pending["files"]:
+        return _Line("pending", "nothing")
+    files = f"{counted(pending['files'], 'file')}, {size(pending['bytes'])}"
+    return _Line("pending", f"{files}, {duration(pending['lag_s'])} behind", "yellow")
 
 
-def _row(name: str, text: str) -> str:
-    return f"{name:<9} {text}"
-
-
-def _progress(progress: dict[str, Any]) -> str:
-    total = progress["total_bytes"] or 1
-    share = min(1.0, progress["done_bytes"] / total)
-    full = int(share * BAR)
+def _progress(screen: Screen, progress: Mapping[str, Any]) -> _Line:
+    done, total = progress["done_bytes"] or 0, progress["total_bytes"] or 0
+    share = min(1.0, done / total) if total else 0.0
+    full = int(share * _BAR)
+    bar = "█" * full + "░" * (_BAR - full) if screen.terminal else ""
     eta = progress["eta_s"]
-    left = "" if eta is None else f", {terminal.duration(eta)} left"
-    return f"[{'#' * full}{'.' * (BAR - full)}] {share:.0%} of {terminal.size(total)}{left}"
+    left = "" if eta is None else f", {duration(eta)} left"
+    return _Line("progress", f"{bar} {share:4.0%}  {size(done)} of {size(total)}{left}".lstrip())
 
 
-def _risks(rows: list[dict[str, Any]]) -> list[str]:
-    shown = [_risk(row) for row in rows[:RISKS_SHOWN]]
-    more = len(rows) - RISKS_SHOWN
-    return shown + ([f"and {more} more sessions"] if more > 0 else [])
+def _roots(value: Mapping[str, Any]) -> Iterator[_Line]:
+    for at, root in enumerate(value.get("roots") or []):
+        mode = flat(root["watched"]) if root["present"] else "absent"
+        style = "" if mode == "events" else "yellow"
+        text = f"{_WATCHED.get(mode, mode)}: {flat(root['path'])}"
+        yield _Line("" if at else "roots", text, style)
 
 
-def _risk(row: dict[str, Any]) -> str:
-    when = terminal.moment(row["deleted_from"])
-    sealed = "sealed" if row["sealed"] else "not sealed"
-    return f"the client deletes {terminal.line(row['session'])} from {when} on ({sealed})"
+def _kept(screen: Screen, value: Mapping[str, Any]) -> Iterator[_Line]:
+    vault, prune = value["vault"], value["prune"]
+    held = f"{counted(vault['generations'], 'generation')}, {size(vault['bytes'])}"
+    if vault["raw_bytes"]:
+        held += f" for {size(vault['raw_bytes'])}"
+    yield _Line("vault", f"{held}, {size(vault['unsealed_bytes'])} not sealed")
+    last = prune["last"]
+    if not prune["count"]:
+        yield _Line("prune", "none yet")
+        return
+    at = f", last {when(last, local=screen.terminal)}" if isinstance(last, str) else ""
+    yield _Line("prune", f"{count(prune['count'])}, saved {size(prune['saved_bytes'])}{at}")
+
+
+def _jobs(screen: Screen, jobs: list[Mapping[str, Any]]) -> Iterator[_Line]:
+    for at, job in enumerate(jobs):
+        local = screen.terminal
+        said = [flat(job["name"])]
+        if job["last_run"]:
+            result = flat(job["last_result"])
+            said.append(f"last {when(job['last_run'], local=local)}{f' {result}' * bool(result)}")
+        if job["next_run"]:
+            said.append(f"next {when(job['next_run'], local=local)}")
+        yield _Line("" if at else "jobs", ", ".join(said))
+
+
+def _at_risk(screen: Screen, rows: list[Mapping[str, Any]]) -> Iterator[_Line]:
+    if not rows:
+        return
+    open_rows = [row for row in rows if not row.get("sealed")]
+    style = "yellow" if open_rows else ""
+    yield _Line(
+        "at risk",
+        f"{counted(len(rows), 'session')} the client will delete within 7 days,"
+        f" {count(len(open_rows))} of them not sealed",
+        style,
+    )
+    for row in rows[:_AT_RISK_SHOWN]:
+        due = day(row.get("deleted_from"), local=screen.terminal)
+        sealed = "sealed" if row.get("sealed") else "not sealed"
+        title = flat(row.get("title")) or "Untitled session"
+        yield _Line("", f"{flat(row.get('session'))[:8]} from {due}, {sealed}: {title}")
+    if len(rows) > _AT_RISK_SHOWN:
+        yield _Line("", f"and {len(rows) - _AT_RISK_SHOWN} more, see: fablectl status --json")

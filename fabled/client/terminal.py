@@ -1,84 +1,169 @@
-"""What people see: words made harmless, sizes and times made short, colour for a terminal."""
+"""Where a run shows things: data on standard output, sentences on standard error.
+
+On a terminal text is made harmless and may have colour; anywhere else bytes go out as
+they came.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import sys
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-import click
+from fabled.client.layout import safe
+from fabled.errors import AccessDenied, DiskFull, FabledError
 
-TITLE_WIDTH = 78
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_HARMLESS = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
-_HARMLESS.update({ord("\n"): "\n", ord("\t"): "\t", ord("\r"): ""})
+    from fabled.client.asking import Answer
 
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_RESET = "\x1b[0m"
+_LEAST_COLUMNS = 40
 
-def on_terminal() -> bool:
-    """Whether standard output is a terminal."""
-    return sys.stdout.isatty()
-
-
-def harmless(text: str) -> str:
-    """Transcript text that cannot steer a terminal: control characters are replaced."""
-    return text.translate(_HARMLESS)
+# Control characters that JSON may hold unescaped, and a terminal might obey.
+_JSON_OBEYED = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def line(text: object) -> str:
-    """Harmless text on one line."""
-    return " ".join(harmless(str(text)).split())
+class ReaderLeft(Exception):
+    """Whoever read our output has seen enough. No `OSError`: click would exit 1 on that."""
 
 
-def heading(title: str | None) -> str:
-    """A session's title on one line of a terminal."""
-    text = line(title or "Untitled")
-    return text if len(text) <= TITLE_WIDTH else text[: TITLE_WIDTH - 1].rstrip() + "…"
+class Screen:
+    """Standard output and standard error of this process.
+
+    Args:
+        out: Standard output; None when it is closed.
+        err: Standard error; None when it is closed.
+        environ: The process's environment.
+
+    Attributes:
+        terminal: Whether standard output is one.
+        colour: Whether it may have colour.
+        columns: Its width; None when it is no terminal, so that nothing is cut.
+        progress: Whether standard error is a terminal, and progress may be drawn there.
+    """
+
+    def __init__(self, out: TextIO | None, err: TextIO | None, environ: Mapping[str, str]) -> None:
+        self._out = out
+        self._err = err
+        self.terminal = out is not None and out.isatty()
+        self.progress = err is not None and err.isatty()
+        plain = bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+        self.may_colour = not plain
+        self.colour = self.terminal and self.may_colour
+        self.columns = _columns(out, environ) if out is not None and self.terminal else None
+
+    def raw(self, piece: bytes) -> None:
+        """Write exactly these bytes.
+
+        Raises:
+            ReaderLeft: Nobody reads any more.
+            DiskFull: The file behind standard output cannot grow.
+            AccessDenied: Standard output is closed, or cannot be written to.
+        """
+        if self._out is None:
+            raise AccessDenied("standard output is closed")
+        try:
+            self._out.buffer.write(piece)
+        except BrokenPipeError:
+            raise ReaderLeft from None
+        except OSError as fault:
+            raise _unwritable(fault) from fault
+
+    def flush(self) -> None:
+        """Hand everything over; raises what `raw` does."""
+        if self._out is None:
+            return
+        try:
+            self._out.flush()
+        except BrokenPipeError:
+            raise ReaderLeft from None
+        except OSError as fault:
+            raise _unwritable(fault) from fault
+
+    def text(self, text: str) -> None:
+        """Write text: exactly, or on a terminal without what a terminal would obey."""
+        if self.terminal:
+            text = safe(text)
+            text += "" if text.endswith("\n") else "\n"
+        self.raw(self._encode(text))
+
+    def line(self, text: str = "") -> None:
+        """Write a line that was made to be shown: safe already, perhaps painted."""
+        self.raw(self._encode(text + "\n"))
+
+    def json(self, answer: Answer) -> None:
+        """Write the object: as it was sent, or on a terminal indented."""
+        if not self.terminal:
+            self.raw(answer.raw.strip(b"\n") + b"\n")
+            return
+        self.value(answer.value)
+
+    def value(self, value: Mapping[str, Any]) -> None:
+        """Write an object that the client itself knows."""
+        text = json.dumps(value, ensure_ascii=False, indent=2 if self.terminal else None)
+        escaped = _JSON_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        self.raw(escaped.encode("utf-8", "backslashreplace") + b"\n")
+
+    def _encode(self, text: str) -> bytes:
+        encoding = self._out.encoding if self._out is not None and self.terminal else "utf-8"
+        return text.encode(encoding, "replace")
+
+    def say(self, sentence: str) -> None:
+        """A message, not data, after all data so far; lost when standard error is closed."""
+        self.flush()
+        if self._err is None:
+            return
+        shown = safe(sentence) if self.progress else sentence
+        try:
+            self._err.write(shown + "\n")
+            self._err.flush()
+        except BrokenPipeError:
+            raise ReaderLeft from None
+
+    def paint(self, text: str, *styles: str) -> str:
+        """The text in these styles, where there is colour."""
+        if not self.colour or not text:
+            return text
+        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}{_RESET}"
 
 
-def out(text: str = "", *, nl: bool = True, **style: Any) -> None:
-    """Print a line of data; style shows on a terminal only, and not with NO_COLOR."""
-    click.echo(click.style(text, **style) if style else text, nl=nl)
+def standard(environ: Mapping[str, str]) -> Screen:
+    """The screen of this process."""
+    return Screen(sys.stdout, sys.stderr, environ)
 
 
-def say(text: str) -> None:
-    """Print a message: to standard error, so that data stays data."""
-    click.echo(text, err=True)
+def silence(*streams: TextIO | None) -> None:
+    """Let what they still hold go nowhere, so that the interpreter's own flush cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in streams:
+            if stream is not None:
+                os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON object."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2).encode("utf-8", "replace"))
+def _columns(out: TextIO, environ: Mapping[str, str]) -> int:
+    asked = environ.get("COLUMNS", "")
+    if asked.isascii() and asked.isdigit() and len(asked) < 6 and int(asked):
+        return max(_LEAST_COLUMNS, int(asked))
+    try:
+        found = os.get_terminal_size(out.fileno()).columns
+    except OSError:
+        found = 0
+    return max(_LEAST_COLUMNS, found or 80)
 
 
-def size(count: float) -> str:
-    """Bytes in the unit that fits: 1.5 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return ""
-
-
-def count(number: int) -> str:
-    """A number with separators: 12,345."""
-    return f"{number:,}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the two largest units: 2 h 5 min."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
-
-
-def moment(text: str | None) -> str:
-    """An ISO time in the local zone, to the minute; a dash when there is none."""
-    if not text:
-        return "-"
-    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
+def _unwritable(fault: OSError) -> FabledError:
+    reason = fault.strerror or str(fault)
+    if fault.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return DiskFull(f"cannot write to standard output: {reason}", hint="Free some space.")
+    return AccessDenied(
+        f"cannot write to standard output: {reason}", hint="Send the output somewhere else."
+    )

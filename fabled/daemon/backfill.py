@@ -80,9 +80,10 @@ class Backfill:
         dirty = [file for found in surveys for file in found.dirty]
         with self._changed:
             for file in sorted(dirty, key=lambda d: (-d.mtime_ns, d.path)):
-                item = Item(file.root, file.path, file.pending_bytes, 0.0)
+                item = Item(file.root, file.path, file.pending_bytes, 0.0, plan["asked"])
                 self._backlog.add(item, live=False)
-        self._say({"survey": [[file.path, file.root, file.pending_bytes] for file in dirty]})
+        found = [[file.path, file.root, file.pending_bytes] for file in dirty]
+        self._say({"survey": found, "asked": plan["asked"]})
 
     def _next(self) -> Item | None:
         """The next path; waits for one. None when stdin has ended."""
@@ -101,6 +102,7 @@ class Backfill:
         self._say(
             {
                 "path": item.path,
+                "asked": item.asked,
                 "bytes": outcome.bytes_read,
                 "records": outcome.records,
                 "refused": outcome.refusal.message if outcome.refusal else None,
@@ -110,8 +112,7 @@ class Backfill:
 
     def _listen(self) -> None:
         for line in self._source:
-            ask = json.loads(line)
-            item = Item(ask["root"], ask["path"], ask["bytes"], 0.0, ask["afresh"])
+            item = Item(**json.loads(line))
             with self._changed:
                 self._backlog.add(item, live=True)
                 self._taken += 1

@@ -6,12 +6,21 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """A path to look at, with the bytes that may have to be read and since when it waits."""
+    """A path to look at.
+
+    Attributes:
+        bytes: What may have to be read.
+        since_s: Since when it waits, on the monotonic clock.
+        asked: Number of the request; whoever waits for a request is served by a reading
+            that began after it.
+        afresh: Compare every byte, even if the file looks unchanged.
+    """
 
     root: str
     path: str
     bytes: int
     since_s: float
+    asked: int
     afresh: bool = False
 
 
@@ -40,6 +49,7 @@ class Backlog:
             item = item._replace(
                 since_s=waiting.since_s,
                 bytes=max(item.bytes, waiting.bytes),
+                asked=max(item.asked, waiting.asked),
                 afresh=item.afresh or waiting.afresh,
             )
         if live or item.path in self._live:
@@ -55,29 +65,26 @@ class Backlog:
                 return queue.pop(path)
         return None
 
-    def shift_live(self) -> list[Item]:
-        """The live paths, which wait among the rest from now on: somebody else reads them."""
-        items, self._live = list(self._live.values()), {}
-        for item in items:
-            self._rest[item.path] = item
-        return items
+    def newer(self, asked: int) -> list[Item]:
+        """The paths asked for after that request, for somebody else to read; they stay waiting."""
+        self._rest = {**self._live, **self._rest}
+        self._live = {}
+        return [item for item in self._rest.values() if item.asked > asked]
 
-    def discard_done(self, path: str) -> None:
-        """Somebody else has read this path; if it was marked again meanwhile, it stays."""
-        self._rest.pop(path, None)
-
-    def has_live(self) -> bool:
-        """Whether a live path waits."""
-        return bool(self._live)
+    def discard_done(self, path: str, asked: int) -> None:
+        """Somebody else has read this path; if it was asked for again meanwhile, it stays."""
+        for queue in (self._live, self._rest):
+            if path in queue and queue[path].asked <= asked:
+                del queue[path]
 
     def clear(self) -> None:
         """Forget everything: it will be found again."""
         self._live.clear()
         self._rest.clear()
 
-    def paths(self) -> set[str]:
-        """Every waiting path."""
-        return {*self._live, *self._rest}
+    def paths(self) -> dict[str, int]:
+        """Every waiting path, with the number of its last request."""
+        return {item.path: item.asked for item in (*self._live.values(), *self._rest.values())}
 
     def rest_bytes(self) -> int:
         """Bytes waiting in the slow queue."""

@@ -30,6 +30,21 @@ class Work(NamedTuple):
     child: int | None
 
 
+class Done(NamedTuple):
+    """A path that was read.
+
+    Attributes:
+        asked: The reading began after this request.
+        refusal: Why it could not be read.
+    """
+
+    path: str
+    asked: int
+    bytes: int
+    records: int
+    refusal: str | None
+
+
 class Asked(NamedTuple):
     """What the worker is to do next, beside the backlog."""
 
@@ -58,6 +73,7 @@ class Desk:
         self._meter = Meter()
         self._refused: dict[str, str] = {}
         self._notes: dict[str, str] = {}
+        self._asked = 0
         self._surveyed = False
         self._suspect = False
         self._stop = False
@@ -79,13 +95,17 @@ class Desk:
 
     def queue(self, paths: Sequence[str], *, live: bool, afresh: bool = False) -> None:
         """Leave paths to be read; those below no root are nobody's business."""
-        now = self._now()
         with self._changed:
             for path in paths:
-                root = self.root_of(path)
-                if root is not None:
-                    self._backlog.add(Item(root, path, 0, now, afresh), live=live)
+                self._add(path, 0, live=live, afresh=afresh)
             self._changed.notify_all()
+
+    def _add(self, path: str, size: int, *, live: bool, afresh: bool = False) -> None:
+        root = self.root_of(path)
+        if root is not None:
+            self._asked += 1
+            item = Item(root, path, size, self._now(), self._asked, afresh)
+            self._backlog.add(item, live=live)
 
     def ask_survey(self) -> Ticket:
         """Compare the roots with the Map; over when all that it found is readable."""
@@ -98,10 +118,13 @@ class Desk:
     def refresh(self, paths: Sequence[str], timeout_s: float) -> bool:
         """Have files read afresh now; False when that took longer than the time given."""
         ticket = Ticket()
-        ticket.begin({path for path in paths if self.root_of(path) is not None})
         with self._changed:
+            for path in paths:
+                self._add(path, 0, live=True, afresh=True)
+            waiting = self._backlog.paths()
+            ticket.begin({path: waiting[path] for path in paths if path in waiting})
             self._tickets.append(ticket)
-        self.queue(paths, live=True, afresh=True)
+            self._changed.notify_all()
         return ticket.wait(timeout_s)
 
     def suspect(self) -> None:
@@ -172,11 +195,16 @@ class Desk:
                 return self._changed.wait_for(ready, idle_s) or len(self._backlog) > 0
             return self._changed.wait_for(ready, idle_s)
 
-    def wait_beside(self, heard: Callable[[], bool]) -> None:
-        """While a child reads: wait until it said something, or something has to be done."""
+    def wait_beside(self, heard: Callable[[], bool], asked: int) -> None:
+        """While a child reads: wait until it said something, or something has to be done.
+
+        Args:
+            heard: Whether the child said something.
+            asked: The last request that the child knows of.
+        """
         with self._changed:
             self._changed.wait_for(
-                lambda: heard() or self._stop or self._surveys or self._backlog.has_live()
+                lambda: heard() or self._stop or self._surveys or self._asked > asked
             )
 
     @property
@@ -190,12 +218,17 @@ class Desk:
             surveys, self._surveys = self._surveys, []
             return surveys
 
-    def expect(self, files: Sequence[Sequence[Any]]) -> None:
-        """A child found these [path, root, bytes] to read."""
+    @property
+    def last_asked(self) -> int:
+        """Number of the last request: a reading that begins now serves all up to it."""
+        return self._asked
+
+    def expect(self, files: Sequence[Sequence[Any]], asked: int) -> None:
+        """A child that began after request `asked` found these [path, root, bytes] to read."""
         now = self._now()
         with self._changed:
             for path, root, size in files:
-                self._backlog.add(Item(root, path, size, now), live=False)
+                self._backlog.add(Item(root, path, size, now, asked), live=False)
             self._meter.begin(now)
 
     def _stalled(self) -> bool:
@@ -216,10 +249,10 @@ class Desk:
                 self._meter.begin(self._now())
             return item
 
-    def take_live(self) -> list[Item]:
-        """Copies of the live paths, to be read by somebody else; they stay pending."""
+    def newer(self, asked: int) -> list[Item]:
+        """The paths asked for after a request, for a child to read; they stay pending."""
         with self._changed:
-            return self._backlog.shift_live()
+            return self._backlog.newer(asked)
 
     def rest_bytes(self) -> int:
         """Bytes waiting behind the live paths."""
@@ -234,12 +267,9 @@ class Desk:
             for one in found:
                 self._refused.update(one.refused)
                 for dirty in one.dirty:
-                    item = Item(dirty.root, dirty.path, dirty.pending_bytes, now)
-                    self._backlog.add(item, live=False)
+                    self._add(dirty.path, dirty.pending_bytes, live=False)
                 for path in one.gone:
-                    root = self.root_of(path)
-                    if root is not None:
-                        self._backlog.add(Item(root, path, 0, now), live=False)
+                    self._add(path, 0, live=False)
             self._surveyed = True
             for ticket in tickets:
                 ticket.begin(self._backlog.paths())
@@ -249,10 +279,11 @@ class Desk:
             else:
                 self._meter.rest()
 
-    def handled(self, path: str, size: int, records: int, refusal: str | None) -> None:
+    def handled(self, done: Done) -> None:
         """A path was brought up to date, or cannot be."""
+        path, asked, size, records, refusal = done
         with self._changed:
-            self._backlog.discard_done(path)
+            self._backlog.discard_done(path, asked)
             self._meter.add(size, self._now())
             if refusal is None:
                 self._refused.pop(path, None)
@@ -261,7 +292,7 @@ class Desk:
             if not len(self._backlog):
                 self._meter.rest()
             for ticket in self._tickets:
-                ticket.handled(path, size, records)
+                ticket.handled(path, asked, size, records)
             self._tickets = [ticket for ticket in self._tickets if not ticket.over]
 
     def put_back(self, item: Item) -> None:

@@ -69,9 +69,7 @@ class Offload:
         """Have the child read these paths next."""
         for item in items:
             self._sent += 1
-            self._write(
-                {"root": item.root, "path": item.path, "bytes": item.bytes, "afresh": item.afresh}
-            )
+            self._write(item._asdict())
 
     def knows_all(self, idle: int) -> bool:
         """Whether a child that was idle after so many lines has nothing left to do."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from fabled.errors import (
     DaemonBusy,
@@ -27,7 +28,7 @@ from fabled.errors import (
     RequestTooLarge,
     UsageError,
 )
-from fabled.protocol import MAX_BODY_BYTES, PROTOCOL, PROTOCOL_HEADER
+from fabled.protocol import JSON_TYPE, MAX_BODY_BYTES, PROTOCOL, PROTOCOL_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -57,6 +58,16 @@ def application(
     )
 
 
+def json_bytes(value: object) -> bytes:
+    """JSON in UTF-8; what is no text (bytes of an odd file name) as the escape JSON has for it."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def json_reply(value: object, status: int = 200) -> Response:
+    """A reply of one JSON value."""
+    return Response(json_bytes(value), status, media_type=JSON_TYPE)
+
+
 def error_body(fault: FabledError) -> dict[str, dict[str, str]]:
     """The JSON object of an error: for a whole reply, or for the last line of a stream."""
     return {
@@ -66,7 +77,7 @@ def error_body(fault: FabledError) -> dict[str, dict[str, str]]:
 
 def error_reply(fault: FabledError, *, status: int | None = None) -> Response:
     """The reply that carries this error, with its own HTTP status unless another is given."""
-    reply = JSONResponse(error_body(fault), status if status is not None else fault.http_status)
+    reply = json_reply(error_body(fault), status if status is not None else fault.http_status)
     if isinstance(fault, RequestTooLarge):
         reply.headers["Connection"] = "close"  # the rest of the body is not worth reading
     return reply

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from fabled.daemon.asked import flag, number, search_asked
-from fabled.daemon.replies import error_body
+from fabled.daemon.replies import error_body, json_bytes, json_reply
 from fabled.daemon.status import status
 from fabled.protocol import (
     BLOCK_TYPE,
@@ -65,15 +64,15 @@ class Routes:
 
     def status(self, _request: Request) -> Response:
         """`GET /v1/status`."""
-        return JSONResponse(status(self._parts, draining=self._draining()))
+        return json_reply(status(self._parts, draining=self._draining()))
 
     def search(self, request: Request) -> Response:
         """`GET /v1/search`."""
-        return JSONResponse(self._answers.search(self._asked(request)))
+        return json_reply(self._answers.search(self._asked(request)))
 
     def recall(self, request: Request) -> Response:
         """`GET /v1/recall`."""
-        return JSONResponse(self._answers.recall(self._asked(request)))
+        return json_reply(self._answers.recall(self._asked(request)))
 
     def _asked(self, request: Request) -> Any:
         return search_asked(request.query_params, self._parts.system.clock.now_ms())
@@ -85,7 +84,7 @@ class Routes:
             return _exact(self._answers.thread_raw(name))
         budget = number(given, "budget", DEFAULT_BUDGET, 100, MAX_BUDGET)
         wrapped = flag(given, "sentinel", default=True)
-        return JSONResponse(self._answers.thread(name, budget, sentinel=wrapped))
+        return json_reply(self._answers.thread(name, budget, sentinel=wrapped))
 
     def block(self, request: Request) -> Response:
         """`GET /v1/blocks/{uuid}`."""
@@ -95,11 +94,11 @@ class Routes:
         """`GET /v1/sessions`."""
         given = request.query_params
         project = given.get("project") or None
-        return JSONResponse(self._answers.sessions(project, vanished=flag(given, "vanished")))
+        return json_reply(self._answers.sessions(project, vanished=flag(given, "vanished")))
 
     def session(self, request: Request) -> Response:
         """`GET /v1/sessions/{id}`."""
-        return JSONResponse(self._answers.session(request.path_params["name"]))
+        return json_reply(self._answers.session(request.path_params["name"]))
 
     def index(self, request: Request) -> Response:
         """`POST /v1/index`: one line, or with `wait=1` a line a tick until all is readable."""
@@ -108,7 +107,7 @@ class Routes:
         self._parts.watcher.refresh()
         ticket = desk.ask_rebuild() if flag(given, "rebuild") else desk.ask_survey()
         if not flag(given, "wait"):
-            return JSONResponse({"step": "asked"}, status_code=202)
+            return json_reply({"step": "asked"}, 202)
         return StreamingResponse(self._follow(ticket), media_type=NDJSON_TYPE)
 
     def _follow(self, ticket: Ticket) -> Iterator[bytes]:
@@ -128,7 +127,7 @@ class Routes:
 
 
 def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
+    return json_bytes(value) + b"\n"
 
 
 def _exact(found: Bytes) -> Response:

@@ -22,25 +22,25 @@ class Ticket:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._paths: set[str] | None = None
+        self._paths: dict[str, int] | None = None
         self._over = False
         self.files = 0
         self.bytes = 0
         self.records = 0
         self.error: FabledError | None = None
 
-    def begin(self, paths: set[str]) -> None:
-        """The pass consists of these paths."""
+    def begin(self, paths: dict[str, int]) -> None:
+        """The pass consists of these paths, each asked for with this number."""
         with self._changed:
-            self._paths = paths
+            self._paths = dict(paths)
             self._settle()
 
-    def handled(self, path: str, size: int, records: int) -> None:
-        """A path was brought up to date."""
+    def handled(self, path: str, asked: int, size: int, records: int) -> None:
+        """A path was brought up to date, by a reading that began after request `asked`."""
         with self._changed:
-            if self._paths is None or path not in self._paths:
+            if self._paths is None or self._paths.get(path, asked + 1) > asked:
                 return
-            self._paths.discard(path)
+            del self._paths[path]
             self.files += 1
             self.bytes += size
             self.records += records

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from fabled import __version__
+from fabled.daemon.desk import Done
 from fabled.daemon.offload import Offload
 from fabled.errors import (
     AccessDenied,
@@ -102,7 +103,15 @@ class Worker:
         finally:
             hint = "Ask again when it is back."
             self._desk.fail_all(InternalError("the daemon is stopping", hint=hint))
-            self._writer.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Close the Map with an empty log: one file that holds everything."""
+        try:
+            self._writer.checkpoint(truncate=True)
+        except FabledError as fault:
+            log.warning("the Map's log stays", error=fault.message)
+        self._writer.close()
 
     def _step(self) -> bool:
         """Do the next thing; False when it is time to end."""
@@ -161,7 +170,8 @@ class Worker:
             raise
         except Exception as fault:  # one transcript must not keep the others from being read
             log.exception("a transcript cannot be indexed", path=item.path)
-            self._desk.handled(item.path, 0, 0, f"internal error in {item.path}: {fault!r}")
+            refusal = f"internal error in {item.path}: {fault!r}"
+            self._desk.handled(Done(item.path, item.asked, 0, 0, refusal))
         self._desk.resume()
 
     def _read_one(self, item: Item) -> None:
@@ -173,7 +183,8 @@ class Worker:
         self._rested = self._rested and outcome.bytes_read == 0
         self._desk.queue(outcome.stale, live=False, afresh=True)
         refusal = outcome.refusal.message if outcome.refusal is not None else None
-        self._desk.handled(item.path, outcome.bytes_read, outcome.records, refusal)
+        done = Done(item.path, item.asked, outcome.bytes_read, outcome.records, refusal)
+        self._desk.handled(done)
 
     def _look_into(self, item: Item) -> None:
         """A folder appeared or moved: its files may have come before the watch did."""
@@ -185,7 +196,7 @@ class Worker:
             entries = []
         some = [e.path for e in entries if e.kind == "dir" or e.name.endswith(SUFFIX)]
         self._desk.queue(some, live=True)
-        self._desk.handled(item.path, 0, 0, None)
+        self._desk.handled(Done(item.path, item.asked, 0, 0, None))
 
     # --- a child reads a large backlog ---
 
@@ -195,16 +206,23 @@ class Worker:
         Raises:
             FabledError: What the child met.
         """
-        plan = {"map": path, "roots": list(self._desk.roots), "key": self._key.hex()}
+        plan = {
+            "map": path,
+            "roots": list(self._desk.roots),
+            "key": self._key.hex(),
+            "asked": self._desk.last_asked,
+        }
+        known = -1  # what waits already is sent as well: the child may find it clean
         offload = Offload(self._system.processes, self._lock_fd, plan, self._desk.wake)
         self._desk.child = offload.pid
         log.info("backfill begins", child=offload.pid)
         complete = False
         faults: list[FabledError] = []
         while not (offload.finished or complete or self._desk.stopping):
-            self._desk.wait_beside(lambda: offload.waiting)
-            offload.send(self._desk.take_live())
+            self._desk.wait_beside(lambda: offload.waiting, known)
             self._survey(self._desk.asked_beside())
+            known, before = self._desk.last_asked, known
+            offload.send(self._desk.newer(before))
             for message in offload.messages():
                 faults += self._hear(message)
                 complete = offload.knows_all(message.get("idle", -1))
@@ -220,12 +238,11 @@ class Worker:
         if "error" in message:
             return [from_wire(*message["error"])]
         if "survey" in message:
-            self._desk.expect(message["survey"])
+            self._desk.expect(message["survey"], message["asked"])
         elif "path" in message:
             self._desk.queue(message["stale"], live=False, afresh=True)
-            self._desk.handled(
-                message["path"], message["bytes"], message["records"], message["refused"]
-            )
+            names = ("path", "asked", "bytes", "records", "refused")
+            self._desk.handled(Done(*(message[name] for name in names)))
         return []
 
     def _rebuild(self, tickets: Sequence[Ticket]) -> None:

@@ -6,16 +6,20 @@ import re
 from typing import NamedTuple
 
 from fabled.transcript.envelope import Envelope
+from fabled.transcript.shallow import Scanned
 from fabled.transcript.tolerant import Deep, fill, to_bytes, value_at
 
 MAX_ATTEMPTS = 10_000
 MAX_WORK = 64 << 20
-"""Tries, and characters looked through, to find the next record on a damaged line. A
-line that needs more is dropped from there on, as one piece of damage: hostile bytes
-cost seconds, not hours."""
+"""Failed tries to find further records on one damaged line, and characters looked through
+in vain on it (one counts more where they are too deep for the standard library). A line
+that needs more is dropped from there on, as one piece of damage: hostile bytes cost
+seconds, not hours."""
 
 _SKIP = re.compile("[ \t\r\0]*")
 _NULS = re.compile("\0+")
+_OPENING = re.compile('\\{(?=[ \t\r]*+")')
+"""Where an object with a member may begin."""
 
 
 class Piece(NamedTuple):
@@ -62,6 +66,8 @@ class _Line:
         self._pieces: list[Piece] = []
         self._values = 0
         self._broken = 0
+        self._attempts = 0
+        self._work = 0
         self._torn: int | None = None
 
     def _byte(self, index: int) -> int:
@@ -94,6 +100,7 @@ class _Line:
     def _value(self, at: int) -> int:
         found = value_at(self._text, at)
         if found.broken:
+            self._work += found.end - at
             return self._resync(at)
         self._values += 1
         envelope = fill(Envelope, found.value)
@@ -103,17 +110,16 @@ class _Line:
     def _resync(self, at: int) -> int:
         """Drop what does not decode, up to the next whole record of the line, or all of it."""
         self._broken += 1
-        work = 0
-        candidate = at
-        for _attempt in range(MAX_ATTEMPTS):
-            candidate = self._text.find("{", candidate + 1)
-            if candidate < 0 or work > MAX_WORK:
+        for opening in _OPENING.finditer(self._text, at + 1):
+            candidate = opening.start()
+            if self._attempts >= MAX_ATTEMPTS or self._work > MAX_WORK:
                 break
             found = value_at(self._text, candidate)
-            work += found.end - candidate
             if not found.broken and _has_type(found.value):
                 self._piece(at, candidate, None, "broken")
                 return candidate
+            self._attempts += 1
+            self._work += found.end - candidate
         if self._finished:
             self._piece(at, len(self._text), None, "broken")
         else:
@@ -123,5 +129,6 @@ class _Line:
 
 def _has_type(value: object) -> bool:
     if isinstance(value, Deep):
-        return any(member.key == b'"type"' for member in value.scanned.members)
+        scanned = value.scanned
+        return isinstance(scanned, Scanned) and any(part.key == "type" for part in scanned.members)
     return isinstance(value, dict) and "type" in value

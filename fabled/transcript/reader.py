@@ -106,7 +106,7 @@ class Reader:
         while data := self._source.read(self._chunk):
             self.end += len(data)
             rest = yield from self._split(rest + data if rest else data, len(rest))
-            if len(rest) > self._hold:
+            while len(rest) > self._hold:
                 rest = yield from self._long(rest)
                 rest = yield from self._split(rest, 0)
         if rest:
@@ -116,9 +116,19 @@ class Reader:
         """Read the complete lines of the data; returns what follows the last of them."""
         start = 0
         while (stop := data.find(b"\n", max(start, searched))) >= 0:
-            yield from self._line(data[start:stop], finished=True)
+            # By its length alone, wherever the pieces read happen to end: the same file
+            # must give the same items however it grew.
+            if stop - start > self._hold:
+                passed = LongLine()
+                passed.feed(self._after_bom(data[start:stop]))
+                yield from self._passed(passed, stop - start, finished=True)
+            else:
+                yield from self._line(data[start:stop], finished=True)
             start = stop + 1
         return data[start:]
+
+    def _after_bom(self, line: bytes) -> bytes:
+        return line.removeprefix(BOM) if self.settled == 0 else line
 
     def _line(self, line: bytes, *, finished: bool) -> Iterator[Found | Damage]:
         offset, number = self.settled, self.settled_line
@@ -161,34 +171,35 @@ class Reader:
 
     def _long(self, data: bytes) -> Generator[Found | Damage, None, bytes]:
         """Pass over a line too long to hold; returns what was read beyond it."""
-        offset, number = self.settled, self.settled_line
-        skip = len(BOM) if offset == 0 and data.startswith(BOM) else 0
         passed = LongLine()
-        passed.feed(data[skip:])
+        passed.feed(self._after_bom(data))
         length, rest, finished = len(data), b"", False
         while not finished and (data := self._source.read(self._chunk)):
             self.end += len(data)
-            stop = data.find(b"\n")
-            finished = stop >= 0
-            piece, rest = (data[:stop], data[stop + 1 :]) if finished else (data, b"")
+            piece, newline, rest = data.partition(b"\n")
+            finished = bool(newline)
             passed.feed(piece)
             length += len(piece)
+        yield from self._passed(passed, length, finished=finished)
+        return rest
+
+    def _passed(self, passed: LongLine, length: int, *, finished: bool) -> Iterator[Found | Damage]:
         passed.finish()
-        self.counts.lines += 1
+        offset, number, counts = self.settled, self.settled_line, self.counts
+        offset += length - passed.length  # a byte order mark
         if finished:
             self.settled += length + 1
             self.settled_line += 1
-        records = 0
+        counts.lines += 1
+        counts.broken += passed.broken
+        counts.concatenated += passed.values > 1
+        counts.blank += not passed.values and not passed.broken
+        self.pending = passed.broken and not finished
         for start, end, envelope, reason in passed.pieces:
-            at = offset + skip + start
+            at, size = offset + start, end - start
             if envelope is not None:
-                records += 1
-                self.counts.records += 1
-                yield Found(at, end - start, number, envelope, None, not finished)
-            elif finished:
-                self.counts.broken += 1
-                yield Damage(at, end - start, number, reason)
-            else:
-                self.pending = True
-        self.counts.concatenated += records > 1
-        return rest
+                counts.records += 1
+                yield Found(at, size, number, envelope, None, not finished)
+            elif finished or reason != "broken":
+                counts.values += reason == "value"
+                yield Damage(at, size, number, reason)

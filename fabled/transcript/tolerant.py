@@ -8,13 +8,17 @@ reads the same bytes through `surrogateescape`, and the shallow scanner what is 
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from fabled.transcript.envelope import Block
-from fabled.transcript.shallow import Scanned, scan_object
+from fabled.transcript.shallow import Items, Scanned, scan_array, scan_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -31,12 +35,12 @@ _DECODER = json.JSONDecoder(parse_int=_integer)
 
 
 class Value(NamedTuple):
-    """One JSON value in a text, or the place where there is none.
+    """One JSON value in a text, or the finding that there is none.
 
     Attributes:
-        value: The decoded value; the shallow members of an object that is too deep.
-        end: Index just past it.
-        broken: The text is no JSON there; `end` is where that showed.
+        value: The decoded value; the shallow parts of a container that is too deep.
+        end: Index just past it; where none is, just past what had to be looked through.
+        broken: The text is no JSON there.
     """
 
     value: object
@@ -44,31 +48,70 @@ class Value(NamedTuple):
     broken: bool = False
 
 
-def value_at(text: str, at: int) -> Value:
-    """The JSON value that begins at an index; never raises, whatever the text."""
-    try:
-        value, end = _DECODER.raw_decode(text, at)
-    except json.JSONDecodeError as fault:
-        return Value(None, max(fault.pos, at + 1), broken=True)
-    except RecursionError:
-        return _deep(text, at)
-    return Value(value, end)
-
-
-def _deep(text: str, at: int) -> Value:
-    data = to_bytes(text[at:])
-    scanned = scan_object(data)
-    if scanned is None:
-        return Value(None, len(text), broken=True)
-    end = at + len(data[: scanned.end].decode("utf-8", "surrogateescape"))
-    return Value(Deep(data, scanned), end)
-
-
 class Deep(NamedTuple):
-    """An object too deep to be built: its bytes and where its members are."""
+    """A container too deep to be built: its bytes and where its members or values are."""
 
     data: bytes
-    scanned: Scanned
+    scanned: Scanned | Items
+
+
+_FIRST_WINDOW = 1024
+_WIDER = 8
+_MARGIN = 16
+"""No token but a string is longer and shows its fault only at its end."""
+
+_SCALAR = re.compile(
+    r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+|true|false|null|NaN|-?Infinity"
+)
+
+
+def value_at(text: str, at: int) -> Value:
+    """The JSON value that begins at an index; never raises, whatever the text.
+
+    Costs what the value is long, or what precedes the fault: the standard library counts
+    the lines before a fault, so it is shown no more of the text than it needs.
+    """
+    if text[at : at + 1] not in {"{", "[", '"'}:
+        found = _SCALAR.match(text, at)
+        if found is None:
+            return Value(None, at + 1, broken=True)
+        return Value(_DECODER.decode(found.group()), found.end())
+    size = _FIRST_WINDOW
+    while True:
+        part = text[at : at + size]
+        whole = at + size >= len(text)
+        try:
+            value, end = _DECODER.raw_decode(part)
+        except json.JSONDecodeError as fault:
+            if whole or not _cut(fault, len(part)):
+                return Value(None, at + len(part), broken=True)
+        except RecursionError:
+            return _deep(text, at, size)
+        else:
+            return Value(value, at + end)
+        size *= _WIDER
+
+
+def _cut(fault: json.JSONDecodeError, length: int) -> bool:
+    """Whether the fault may only be that the text was cut off there."""
+    return fault.pos + _MARGIN >= length or fault.msg.startswith("Unterminated")
+
+
+_DEEP_COST = 32
+"""How much dearer a character is in the shallow scan than in the standard library."""
+
+
+def _deep(text: str, at: int, size: int) -> Value:
+    scan = scan_object if text[at] == "{" else scan_array
+    while True:
+        data = to_bytes(text[at : at + size])
+        scanned = scan(data)
+        if scanned is not None:
+            end = at + len(data[: scanned.end].decode("utf-8", "surrogateescape"))
+            return Value(Deep(data, scanned), end)
+        if at + size >= len(text):
+            return Value(None, at + _DEEP_COST * len(data), broken=True)
+        size *= _WIDER
 
 
 def to_bytes(text: str) -> bytes:
@@ -108,6 +151,8 @@ def decode_list(raw: bytes | msgspec.Raw, kind: type[T]) -> list[T] | None:
         return _decoder(list[kind]).decode(data)  # type: ignore[valid-type,no-any-return]
     except REFUSALS:
         values = _loads(data)
+    if isinstance(values, Deep):
+        values = _items(values)
     if not isinstance(values, list):
         return None
     found: list[T] = []
@@ -159,20 +204,64 @@ def fill(kind: type[T], value: object) -> T | None:
 def _raw(member: object) -> msgspec.Raw:
     if isinstance(member, msgspec.Raw):
         return member
-    return msgspec.Raw(json.dumps(member).encode())
+    try:
+        return msgspec.Raw(json.dumps(member).encode())
+    except RecursionError:  # encoding needs a little more depth than decoding did
+        return msgspec.Raw("".join(_flat(member)).encode())
 
 
-def _members(deep: Deep) -> dict[str, object]:
-    """Scalars decoded, containers as their bytes."""
-    found: dict[str, object] = {}
-    for member in deep.scanned.members:
-        key = value_at(member.key.decode("utf-8", "surrogateescape"), 0).value
-        data = deep.data[member.start : member.end]
-        held: object = msgspec.Raw(data)
-        if data[:1] not in (b"{", b"["):
-            held = value_at(data.decode("utf-8", "surrogateescape"), 0).value
-        found[str(key)] = held
+def _flat(value: object) -> Iterator[str]:
+    """The JSON text of a decoded value, without recursion."""
+    todo: list[object] = [value]
+    while todo:
+        now = todo.pop()
+        if isinstance(now, _Text):
+            yield now
+        elif isinstance(now, dict):
+            yield "{"
+            todo.append(_Text("}"))
+            for place, (key, item) in enumerate(reversed(now.items())):
+                todo += [_Text(","), item] if place else [item]
+                todo.append(_Text(json.dumps(key) + ":"))
+        elif isinstance(now, list):
+            yield "["
+            todo.append(_Text("]"))
+            for place, item in enumerate(reversed(now)):
+                todo += [_Text(","), item] if place else [item]
+        else:
+            yield json.dumps(now)
+
+
+class _Text(str):
+    """Finished JSON text among values still to be encoded."""
+
+    __slots__ = ()
+
+
+def _members(deep: Deep) -> dict[str, object] | None:
+    """Scalars decoded, containers as their bytes; None when it is an array."""
+    if not isinstance(deep.scanned, Scanned):
+        return None
+    return {
+        member.key: _part(deep.data, member.start, member.end) for member in deep.scanned.members
+    }
+
+
+def _items(deep: Deep) -> list[object] | None:
+    if not isinstance(deep.scanned, Items):
+        return None
+    found: list[object] = []
+    for start, end in deep.scanned.spans:
+        part = _part(deep.data, start, end)
+        found.append(_loads(bytes(part)) if isinstance(part, msgspec.Raw) else part)
     return found
+
+
+def _part(data: bytes, start: int, end: int) -> object:
+    part = data[start:end]
+    if part[:1] in {b"{", b"["}:
+        return msgspec.Raw(part)
+    return value_at(part.decode("utf-8", "surrogateescape"), 0).value
 
 
 @lru_cache(maxsize=64)

@@ -208,21 +208,31 @@ def test_run_now_during_a_run_runs_once_more_after_it(jobs):
 
 def test_run_now_right_after_a_run_is_not_lost(jobs, monkeypatch):
     """The scheduler still counts the run that ended; the request is served all the same."""
-    heard = Heard()
-    jobs.add("a", FOREVER, lambda: str(heard()))
+    heard, leave = Heard(), threading.Event()
+
+    def run():
+        heard()
+        leave.wait(20)
+        return ""
+
+    jobs.add("a", FOREVER, run)
     jobs.start()
     executor = jobs._scheduler._executors["default"]
     book = executor._run_job_success
 
     def late(*args):  # the scheduler learns of the first run's end after the second began
-        heard.wait(partial(are_at_least, 2))
+        heard.wait(partial(are_at_least, 2), timeout=5)
         book(*args)
 
     monkeypatch.setattr(executor, "_run_job_success", late)
+    now = real().clock.now_ms()
     jobs.run_now("a")
+    heard.wait(bool)
+    until(partial(is_due_after, jobs, "a", now + (FOREVER - 60) * 1000))
+    leave.set()
     until(lambda: row(jobs).last_run is not None)
     jobs.run_now("a")
-    heard.wait(partial(are_at_least, 2))
+    heard.wait(partial(are_at_least, 2), timeout=4)
 
 
 def test_clock_set_back_delays_a_job_by_one_interval_at_most(monkeypatch):

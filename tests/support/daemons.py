@@ -21,8 +21,9 @@ CLIENT = [sys.executable, "-m", "fabled.client.main"]
 class Daemon:
     """Starts at once; `socket` answers when the constructor returns, unless told not to wait."""
 
-    def __init__(self, folder, *roots, options=(), wait=True, **environment):
+    def __init__(self, folder, *roots, options=(), launch=(), wait=True, **environment):
         self.folder = Path(folder)
+        self.launch = launch
         self.folder.mkdir(parents=True, exist_ok=True)
         self.home = self.folder / "home"
         self.log = self.folder / "log"
@@ -38,7 +39,7 @@ class Daemon:
         self.socket = str(self.home / "run" / "fabled.sock")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*PROGRAM, *options], env=self.environment, stderr=log, stdout=log
+                [*launch, *PROGRAM, *options], env=self.environment, stderr=log, stdout=log
             )
         if wait:
             until(self.answers)
@@ -81,7 +82,7 @@ class Daemon:
     def client(self, *command, **more):
         """`fablectl` as a process."""
         return subprocess.run(
-            [*CLIENT, *command],
+            [*self.launch, *CLIENT, *command],
             env=self.environment,
             capture_output=True,
             check=False,
