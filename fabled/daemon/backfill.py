@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from fabled import __version__
 from fabled.daemon.backlog import Backlog, Item
+from fabled.daemon.folders import inside
 from fabled.errors import FabledError
 from fabled.map.db import Snapshots
 from fabled.map.indexer import Indexer
@@ -98,6 +99,12 @@ class Backfill:
                 self._changed.wait_for(lambda: self._ended or len(self._backlog) > 0)
 
     def _read(self, indexer: Indexer, item: Item) -> None:
+        below = inside(self._system.files, item.path)
+        if below is not None:
+            with self._changed:
+                for path in below:
+                    found = Item(item.root, path, 0, 0.0, item.asked)
+                    self._backlog.add(found, live=True)
         outcome = indexer.index(item.root, item.path, afresh=item.afresh)
         self._say(
             {

@@ -13,19 +13,17 @@ import structlog
 
 from fabled import __version__
 from fabled.daemon.desk import Done
+from fabled.daemon.folders import inside
 from fabled.daemon.offload import Offload
 from fabled.errors import (
-    AccessDenied,
     FabledError,
     InternalError,
     MapCorrupt,
-    NotFound,
     from_wire,
 )
 from fabled.map.indexer import Indexer
 from fabled.map.opening import clear_away, open_map, set_aside, swap_in
 from fabled.map.reconcile import survey
-from fabled.transcript.layout import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,9 +173,10 @@ class Worker:
         self._desk.resume()
 
     def _read_one(self, item: Item) -> None:
-        stat = self._system.files.stat(item.path)
-        if stat is not None and stat.kind == "dir":
-            self._look_into(item)
+        below = inside(self._system.files, item.path)
+        if below is not None:
+            self._desk.queue(below, live=True)
+            self._desk.handled(Done(item.path, item.asked, 0, 0, None))
             return
         outcome = self._indexer.index(item.root, item.path, afresh=item.afresh)
         self._rested = self._rested and outcome.bytes_read == 0
@@ -185,18 +184,6 @@ class Worker:
         refusal = outcome.refusal.message if outcome.refusal is not None else None
         done = Done(item.path, item.asked, outcome.bytes_read, outcome.records, refusal)
         self._desk.handled(done)
-
-    def _look_into(self, item: Item) -> None:
-        """A folder appeared or moved: its files may have come before the watch did."""
-        try:
-            entries = self._system.files.scan(item.path)
-        except (NotFound, AccessDenied) as refusal:
-            # Gone again, or closed to us: the next survey reports what stays so.
-            log.info("a new folder cannot be listed", path=item.path, error=refusal.message)
-            entries = []
-        some = [e.path for e in entries if e.kind == "dir" or e.name.endswith(SUFFIX)]
-        self._desk.queue(some, live=True)
-        self._desk.handled(Done(item.path, item.asked, 0, 0, None))
 
     # --- a child reads a large backlog ---
 
