@@ -16,6 +16,9 @@ from fabled.transcript.words import CJK_RUN, WORD, humps
 MAX_TERMS = 64
 """Terms of one question that are looked up; later ones are ignored, and the answer says so."""
 
+LONGEST_TERM = 400
+"""Characters of one term."""
+
 _STOP_WORDS = """
 a about above after again all also am an and any are as at be because been before being
 below between both but by can could did do does doing don done down during each few for from
@@ -56,7 +59,9 @@ def understand(text: str) -> Question:
     for chunk in kept[: MAX_TERMS * 2]:
         terms += _terms(chunk, alone=len(kept) == 1)
     terms += _joined(kept, chunks)
-    terms = [term for term in dict.fromkeys(terms) if _ANY.search(term)]
+    # A longer phrase is in no transcript, and looking for it costs what its length does.
+    found = (term for term in dict.fromkeys(terms) if len(term) <= LONGEST_TERM)
+    terms = [term for term in found if _ANY.search(term)]
     match = " OR ".join(_quote(term) for term in terms[:MAX_TERMS]) or None
     words = {word for term in terms for word in _PLAIN.findall(term.lower())}
     shown = tuple(sorted(words, key=lambda word: (-len(word), word)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 WIDTH = 240
 _SPACE = re.compile(r"\s+")
@@ -39,12 +40,20 @@ def _places(lower: str, words: tuple[str, ...]) -> list[tuple[int, str]]:
 
 
 def _densest(places: list[tuple[int, str]]) -> int:
-    best, best_weight = 0, -1
-    for at, _ in places:
-        near = {word for place, word in places if at <= place < at + WIDTH * 3 // 4}
-        weight = sum(len(word) for word in near)
+    """Where a window begins that holds the most letters of different words; linear."""
+    best, best_weight, weight = 0, 0, 0
+    inside: Counter[str] = Counter()
+    start = 0
+    for at, word in places:
+        weight += 0 if inside[word] else len(word)
+        inside[word] += 1
+        while places[start][0] < at - WIDTH * 3 // 4:
+            former = places[start][1]
+            inside[former] -= 1
+            weight -= 0 if inside[former] else len(former)
+            start += 1
         if weight > best_weight:
-            best, best_weight = at, weight
+            best, best_weight = places[start][0], weight
     return best
 
 
