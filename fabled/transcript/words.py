@@ -12,15 +12,11 @@ from functools import lru_cache
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 CJK_RUN = re.compile(f"[{CJK}]+")
+LONGEST = 200
+"""Characters of an identifier that is taken apart; a longer one is data."""
+
 WORD = re.compile(r"[A-Za-z0-9_]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-# A word with more than one part holds an underscore, a hump or a digit beside a letter.
-_COMPOUND = re.compile(
-    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_]*(?:_|[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z][0-9]|[0-9][A-Za-z]))"
-    r"[A-Za-z0-9_]{1,200}(?![A-Za-z0-9_])"
-)
-
-
 @lru_cache(maxsize=8192)
 def humps(word: str) -> tuple[str, ...]:
     """The lower-case parts of one identifier: `parseHTMLFile` -> parse, html, file."""
@@ -30,8 +26,10 @@ def humps(word: str) -> tuple[str, ...]:
 def parts(text: str) -> str:
     """What the tokenizer would miss in a text, each distinct word once."""
     found: list[str] = []
-    for word in dict.fromkeys(_COMPOUND.findall(text)):
-        pieces = humps(word)
+    for word in dict.fromkeys(WORD.findall(text)):
+        if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
+            continue  # one part, as nearly every word
+        pieces = humps(word) if len(word) <= LONGEST else ()
         if len(pieces) > 1:
             if "_" not in word:
                 found += pieces
