@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,12 @@ class Settings:
     projects: tuple[Path, ...]
     values: Mapping[str, Any]
     sources: Mapping[str, str]
+
+    def override(self, key: str, value: object, source: str) -> Settings:
+        """The same settings but for one that the command line gives."""
+        return replace(
+            self, values={**self.values, key: value}, sources={**self.sources, key: source}
+        )
 
     def seconds(self, key: str) -> float:
         """The value of a key measured in seconds."""

@@ -40,6 +40,9 @@ def index(run: Run, *, wait: bool, rebuild: bool, as_json: bool) -> None:
         return
     if wait:
         run.screen.say(_summary(answer.value, rebuilt=rebuild))
+        refused = answer.value.get("refused", 0)
+        if refused:
+            run.screen.say(f"{counted(refused, 'file')} cannot be read; see: fablectl status")
     else:
         run.screen.say("Asked; see: fablectl status")
 

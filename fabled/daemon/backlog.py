@@ -33,11 +33,12 @@ class Pending(NamedTuple):
 
 
 class Backlog:
-    """Two queues without duplicates, and what somebody else was given. Not locked."""
+    """Two queues without duplicates, and the path in hand. Not locked."""
 
     def __init__(self) -> None:
         self._live: dict[str, Item] = {}
         self._rest: dict[str, Item] = {}
+        self._hand: Item | None = None
 
     def __len__(self) -> int:
         return len(self._live) + len(self._rest)
@@ -62,8 +63,13 @@ class Backlog:
         """The next path: the live one that waits longest, else the next of the rest."""
         for queue in (self._live, self._rest):
             for path in queue:
-                return queue.pop(path)
+                self._hand = queue.pop(path)
+                return self._hand
         return None
+
+    def put_down(self) -> None:
+        """What was taken last is done, or was put back: it is no longer pending."""
+        self._hand = None
 
     def newer(self, asked: int) -> list[Item]:
         """The paths asked for after that request, for somebody else to read; they stay waiting."""
@@ -93,5 +99,7 @@ class Backlog:
     def pending(self, now_s: float) -> Pending:
         """How much waits, and how long the first of it has waited."""
         items = [*self._live.values(), *self._rest.values()]
+        if self._hand is not None:
+            items.append(self._hand)
         oldest = min((item.since_s for item in items), default=now_s)
         return Pending(len(items), sum(item.bytes for item in items), max(0.0, now_s - oldest))

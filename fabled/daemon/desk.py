@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.daemon.backlog import Backlog, Item, Pending
-from fabled.daemon.tickets import Meter, Progress, Ticket
+from fabled.daemon.tickets import Done, Meter, Progress, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,21 +28,6 @@ class Work(NamedTuple):
     surveyed: bool
     warnings: tuple[str, ...]
     child: int | None
-
-
-class Done(NamedTuple):
-    """A path that was read.
-
-    Attributes:
-        asked: The reading began after this request.
-        refusal: Why it could not be read.
-    """
-
-    path: str
-    asked: int
-    bytes: int
-    records: int
-    refusal: str | None
 
 
 class Asked(NamedTuple):
@@ -255,9 +240,9 @@ class Desk:
             return self._backlog.newer(asked)
 
     def rest_bytes(self) -> int:
-        """Bytes waiting behind the live paths."""
+        """Bytes waiting behind the live paths; 0 while stalled."""
         with self._changed:
-            return self._backlog.rest_bytes()
+            return 0 if self._stalled() else self._backlog.rest_bytes()
 
     def surveyed(self, found: Sequence[Survey], tickets: Sequence[Ticket]) -> None:
         """Queue what surveys found; the tickets are over when all that waits now is done."""
@@ -281,23 +266,24 @@ class Desk:
 
     def handled(self, done: Done) -> None:
         """A path was brought up to date, or cannot be."""
-        path, asked, size, records, refusal = done
         with self._changed:
-            self._backlog.discard_done(path, asked)
-            self._meter.add(size, self._now())
-            if refusal is None:
-                self._refused.pop(path, None)
+            self._backlog.put_down()
+            self._backlog.discard_done(done.path, done.asked)
+            self._meter.add(done.bytes, self._now())
+            if done.refusal is None:
+                self._refused.pop(done.path, None)
             else:
-                self._refused[path] = refusal
+                self._refused[done.path] = done.refusal
             if not len(self._backlog):
                 self._meter.rest()
             for ticket in self._tickets:
-                ticket.handled(path, asked, size, records)
+                ticket.handled(done)
             self._tickets = [ticket for ticket in self._tickets if not ticket.over]
 
     def put_back(self, item: Item) -> None:
         """A path could not be read now."""
         with self._changed:
+            self._backlog.put_down()
             self._backlog.add(item, live=False)
 
     def stall(self, pause_s: float, fault: FabledError) -> None:

@@ -66,9 +66,14 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
         if opened.aside is not None:
             desk.note("aside", f"the Map was damaged and is rebuilt; the old one is {opened.aside}")
             log.error("the Map was damaged and is rebuilt", aside=opened.aside)
-        worker = Worker(system, desk, opened.writer, snapshots, place.key, place.lock.fd)
         answers = Answers(system, desk, snapshots, place.key)
-        _Daemon(settings, system, reload, desk, worker, answers, endpoint).run()
+        daemon = _Daemon(settings, system, reload, desk, answers, endpoint)
+        worker = Worker(
+            system, desk, opened.writer, snapshots, place.key, place.lock.fd, daemon.end
+        )
+        daemon.run(worker)
+        if worker.failure is not None:
+            raise worker.failure
 
 
 def _roots(settings: Settings) -> list[str]:
@@ -84,7 +89,6 @@ class _Daemon:
         system: System,
         reload: Callable[[], Settings],
         desk: Desk,
-        worker: Worker,
         answers: Answers,
         endpoint: Endpoint,
     ) -> None:
@@ -92,7 +96,6 @@ class _Daemon:
         self._system = system
         self._reload = reload
         self._desk = desk
-        self._worker = worker
         self._endpoint = endpoint
         self._jobs = Jobs(system.clock)
         self._watcher = self._watch()
@@ -100,6 +103,8 @@ class _Daemon:
             system, desk, answers, self._jobs, self._watcher, system.clock.monotonic_s()
         )
         self._draining = False
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def _watch(self) -> Watcher:
         return Watcher(
@@ -109,7 +114,13 @@ class _Daemon:
             files=self._system.files,
         )
 
-    def run(self) -> None:
+    def end(self) -> None:
+        """Stop serving; from any thread, and harmless when it has stopped."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has stopped
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def run(self, worker: Worker) -> None:
         """Serve until told to stop."""
         with contextlib.ExitStack() as ends:
             seconds = self._settings.seconds("index.reconcile")
@@ -117,8 +128,8 @@ class _Daemon:
             # Watch before the first survey: what changes after it comes as an event.
             self._watcher.refresh()
             ends.callback(self._watcher.stop)
-            self._worker.start()
-            ends.callback(self._worker.stop)
+            worker.start()
+            ends.callback(worker.stop)
             self._jobs.start()
             ends.callback(self._jobs.stop, JOBS_END_S)
             asyncio.run(self._serve())
@@ -134,8 +145,8 @@ class _Daemon:
         return f"{ticket.files} files, {ticket.bytes} bytes read"
 
     async def _serve(self) -> None:
-        stop, abort = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
+        stop, abort = self._stop, asyncio.Event()
+        loop = self._loop = asyncio.get_running_loop()
 
         def end() -> None:
             if stop.is_set():

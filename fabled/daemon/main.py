@@ -47,12 +47,13 @@ def _run(file: Path | None, log_level: str | None) -> None:
     from fabled.system import real  # noqa: PLC0415
 
     def load() -> Settings:
-        return config.load(config.environment(), file)
+        settings = config.load(config.environment(), file)
+        return settings.override("log.level", log_level, "--log-level") if log_level else settings
 
     settings = load()
     system = real()
     system.processes.settle_in()
-    log.configure(log_level or settings.text("log.level"), sys.stderr)
+    log.configure(settings.text("log.level"), sys.stderr)
     lifecycle.run(settings, system, load)
 
 

@@ -122,7 +122,12 @@ class Routes:
             yield _line(error_body(ticket.error))
             return
         took = round((clock.monotonic_s() - began) * 1000, 1)
-        done = {"files": ticket.files, "bytes": ticket.bytes, "records": ticket.records}
+        done = {
+            "files": ticket.files,
+            "bytes": ticket.bytes,
+            "records": ticket.records,
+            "refused": ticket.refused,
+        }
         yield _line({"step": "done", **done, "took_ms": took})
 
 

@@ -17,6 +17,21 @@ class Progress(NamedTuple):
     eta_s: float | None
 
 
+class Done(NamedTuple):
+    """A path that was read.
+
+    Attributes:
+        asked: The reading began after this request.
+        refusal: Why it could not be read.
+    """
+
+    path: str
+    asked: int
+    bytes: int
+    records: int
+    refusal: str | None
+
+
 class Ticket:
     """One asked pass. Safe to share between threads."""
 
@@ -27,6 +42,7 @@ class Ticket:
         self.files = 0
         self.bytes = 0
         self.records = 0
+        self.refused = 0
         self.error: FabledError | None = None
 
     def begin(self, paths: dict[str, int]) -> None:
@@ -35,15 +51,16 @@ class Ticket:
             self._paths = dict(paths)
             self._settle()
 
-    def handled(self, path: str, asked: int, size: int, records: int) -> None:
-        """A path was brought up to date, by a reading that began after request `asked`."""
+    def handled(self, done: Done) -> None:
+        """A path was brought up to date, or cannot be."""
         with self._changed:
-            if self._paths is None or self._paths.get(path, asked + 1) > asked:
+            if self._paths is None or self._paths.get(done.path, done.asked + 1) > done.asked:
                 return
-            del self._paths[path]
-            self.files += 1
-            self.bytes += size
-            self.records += records
+            del self._paths[done.path]
+            self.files += done.refusal is None
+            self.refused += done.refusal is not None
+            self.bytes += done.bytes
+            self.records += done.records
             self._settle()
 
     def fail(self, error: FabledError) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from fabled import __version__
-from fabled.daemon.desk import Done
 from fabled.daemon.folders import inside
 from fabled.daemon.offload import Offload
+from fabled.daemon.tickets import Done
 from fabled.errors import (
     FabledError,
     InternalError,
@@ -24,9 +24,10 @@ from fabled.errors import (
 from fabled.map.indexer import Indexer
 from fabled.map.opening import clear_away, open_map, set_aside, swap_in
 from fabled.map.reconcile import survey
+from fabled.transcript.layout import SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fabled.daemon.backlog import Item
     from fabled.daemon.desk import Desk
@@ -54,6 +55,10 @@ class Worker:
         snapshots: The readers, which stand aside while the Map is swapped.
         key: The home's sentinel key.
         lock_fd: Inherited by a child, so that the home stays locked while one runs.
+        on_failure: Called when the worker cannot go on; the daemon is to end.
+
+    Attributes:
+        failure: Why the worker could not go on.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Worker:
         snapshots: Snapshots,
         key: bytes,
         lock_fd: int,
+        on_failure: Callable[[], None],
     ) -> None:
         self._system = system
         self._desk = desk
@@ -71,6 +77,8 @@ class Worker:
         self._snapshots = snapshots
         self._key = key
         self._lock_fd = lock_fd
+        self._on_failure = on_failure
+        self.failure: FabledError | None = None
         self._indexer = Indexer(writer, system.files, key)
         self._rested = True
         self._children_fail = False
@@ -86,22 +94,22 @@ class Worker:
         self._desk.stop()
         self._thread.join()
 
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
-
     def _run(self) -> None:
         try:
             while self._step():
                 pass
-        except Exception as fault:
+        except FabledError as fault:
+            log.exception("the worker cannot go on")
+            self.failure = fault
+        except Exception as fault:  # a daemon that no longer indexes must not look alive
             log.exception("the worker failed")
-            self._desk.note("worker", f"indexing has stopped: {fault!r}; restart the daemon")
+            self.failure = InternalError(f"indexing failed: {fault!r}")
         finally:
             hint = "Ask again when it is back."
             self._desk.fail_all(InternalError("the daemon is stopping", hint=hint))
             self._close()
+            if self.failure is not None:
+                self._on_failure()
 
     def _close(self) -> None:
         """Close the Map with an empty log: one file that holds everything."""
@@ -127,7 +135,7 @@ class Worker:
                 self._rest()
             self._read()
         except MapCorrupt as fault:
-            self._start_over(fault)
+            self._start_over(fault, [*asked.rebuilds, *asked.surveys])
         except FabledError as fault:
             log.warning("indexing pauses", code=fault.code, error=fault.message)
             self._desk.stall(RETRY_S, fault)
@@ -144,6 +152,7 @@ class Worker:
         self._writer.checkpoint()
         self._system.processes.release_memory()
         self._rested = True
+        self._children_fail = False
 
     def _survey(self, tickets: Sequence[Ticket]) -> None:
         if not tickets:
@@ -174,6 +183,8 @@ class Worker:
 
     def _read_one(self, item: Item) -> None:
         below = inside(self._system.files, item.path)
+        if below is None and not item.path.endswith(SUFFIX):
+            below = self._indexer.known_below(item.path)  # a folder that went away
         if below is not None:
             self._desk.queue(below, live=True)
             self._desk.handled(Done(item.path, item.asked, 0, 0, None))
@@ -238,9 +249,13 @@ class Worker:
         fresh = f"{path}.new"
         files = self._system.files
         clear_away(files, fresh)
-        complete = self._offload(fresh)
+        complete = False
+        try:
+            complete = self._offload(fresh)
+        finally:
+            if not complete:
+                clear_away(files, fresh)
         if not complete:
-            clear_away(files, fresh)
             self._fail(tickets, InternalError("the rebuild was broken off; the Map is as it was"))
             return
         with self._snapshots.closed():
@@ -254,14 +269,14 @@ class Worker:
         """Look for damage that a reader met; raises `MapCorrupt` when it is there."""
         self._writer.check()
 
-    def _start_over(self, fault: MapCorrupt) -> None:
+    def _start_over(self, fault: MapCorrupt, tickets: Sequence[Ticket]) -> None:
         with self._snapshots.closed():
             self._writer.close()
             aside = set_aside(self._system.files, self._writer.path, self._system.clock.now_ms())
             self._reopen()
         log.error("the Map was damaged and is rebuilt", error=fault.message, aside=aside)
         self._desk.note("aside", f"the Map was damaged and is rebuilt; the old one is {aside}")
-        self._desk.start_over([])
+        self._desk.start_over([ticket for ticket in tickets if not ticket.over])
 
     def _reopen(self) -> None:
         path, clock = self._writer.path, self._system.clock

@@ -95,6 +95,15 @@ def every(snapshot: Snapshot, root: str | None = None) -> list[FileRow]:
     return [_row(row) for row in rows]
 
 
+def below(snapshot: Snapshot, folder: str) -> list[str]:
+    """The paths of all transcripts below a folder."""
+    start = blob(folder) + b"/"
+    rows = snapshot.rows(
+        "SELECT path FROM files WHERE path > ? AND path < ?", (start, start[:-1] + b"0")
+    )
+    return [unblob(row[0]) for row in rows]
+
+
 def unblob(path: bytes) -> str:
     """A path as the operating system's text."""
     return os.fsdecode(path)

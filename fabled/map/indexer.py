@@ -152,12 +152,16 @@ class Indexer:
         for item in reader:
             reading.add(item, handle)
         reading.finish()
+        if stat.size < reader.end:
+            # Appended while we read: that is read as well, so its time is the time that counts.
+            after = handle.stat()
+            stat = after if after.size == reader.end else stat._replace(size=reader.end)
         now = row._replace(
             session=_session(txn, where, facts),
             attached=attached,
             dev=stat.dev,
             ino=stat.ino,
-            size=max(stat.size, reader.end),
+            size=stat.size,
             mtime_ns=stat.mtime_ns,
             settled=reader.settled,
             settled_line=reader.settled_line,
@@ -196,6 +200,11 @@ class Indexer:
             touched = removed.records | reattach(txn, [], removed.agents)
             stale = self._settle(txn, Ids(txn), touched, {removed.session})
         return Outcome(GONE, stale=stale)
+
+    def known_below(self, folder: str) -> list[str]:
+        """The transcripts below a folder that the Map knows."""
+        with self._writer.transaction() as txn:
+            return files.below(txn, folder)
 
     def retry_stale(self) -> tuple[str, ...]:
         """Index the text of records again whose best copy could not be read before.

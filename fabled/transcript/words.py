@@ -17,6 +17,8 @@ LONGEST = 200
 
 WORD = re.compile(r"[A-Za-z0-9_]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
 @lru_cache(maxsize=8192)
 def humps(word: str) -> tuple[str, ...]:
     """The lower-case parts of one identifier: `parseHTMLFile` -> parse, html, file."""

@@ -114,6 +114,19 @@ def test_deleted_file_takes_its_records_along(daemon, root):
     assert json.loads(daemon.block(uid("p1")).body)["uuid"] == uid("p1")
 
 
+def test_folder_moved_away_takes_its_files_along(daemon, root, tmp_path):
+    """A project folder that leaves the root is forgotten at once, and found when it is back."""
+    folder = root / "-q"
+    folder.mkdir()
+    append(folder / "s5.jsonl", prompt("q1", text="bassoon"))
+    until(lambda: found(daemon, "bassoon"))
+    folder.rename(tmp_path / "elsewhere")
+    until(lambda: found(daemon, "bassoon") == [])
+    (tmp_path / "elsewhere").rename(folder)
+    until(lambda: found(daemon, "bassoon"))
+    assert daemon.status()["jobs"][0]["last_run"] is None
+
+
 def test_root_that_disappears_and_returns_loses_nothing(daemon, root):
     """An unmounted or moved projects folder is absence, not deletion."""
     away = root.with_name("away")
