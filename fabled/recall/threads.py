@@ -11,9 +11,8 @@ from fabled.recall.render import Rendered, render
 from fabled.recall.search import thread_facts
 from fabled.recall.verbatim import envelope, read, stream
 from fabled.transcript.identity import clean
-from fabled.transcript.records import TITLE_CHARS
 from fabled.transcript.sentinel import wrap
-from fabled.transcript.text import spoken
+from fabled.transcript.text import heading, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,5 +115,4 @@ def opening_line(snapshot: Snapshot, disk: Files, thread: int) -> str | None:
         said = spoken(envelope(read(disk, pointer)))
     except (StaleIndex, AccessDenied):
         return None  # a heading is not worth an error; the thread itself will say so
-    text = " ".join(part.text for part in said.parts if part.text)
-    return clean(" ".join(text.split())[:TITLE_CHARS]) or None
+    return clean(heading(" ".join(part.text for part in said.parts if part.text))) or None

@@ -9,14 +9,13 @@ import msgspec
 
 from fabled.transcript.identity import clean
 from fabled.transcript.sentinel import strip
-from fabled.transcript.text import PROMPT, RESULT, TOOL, Part, Spoken, searchable, spoken
+from fabled.transcript.text import PROMPT, RESULT, TOOL, Part, Spoken, heading, searchable, spoken
 from fabled.transcript.threads import Node
 from fabled.transcript.tolerant import decode_as
 
 if TYPE_CHECKING:
     from fabled.transcript.envelope import Envelope
 
-TITLE_CHARS = 200
 TITLE_ORDER = ("custom", "ai", "last_prompt", "summary", "first_prompt")
 """The client's own order of preference for the title of a session."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -151,7 +150,7 @@ def _title(envelope: Envelope, said: Spoken, *, prompt: bool) -> tuple[str, str]
         named = ("first_prompt", _first_text(said))
     if named is None or not named[1]:
         return None
-    line = " ".join(clean(named[1]).split())[:TITLE_CHARS]
+    line = heading(clean(named[1]))
     return (named[0], line) if line else None
 
 

@@ -26,6 +26,10 @@ INPUT_HEAD = 65536
 # Base64 of anything: no words to find, and one such run would outweigh a whole thread.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
 
+HEADING_CHARS = 200
+_COMMAND_NAME = re.compile(r"<command-name>([^<]*)</command-name>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>([^<]*)</command-args>")
+
 PROMPT, REPLY, THINKING, TOOL, RESULT, NOTE = (
     "prompt",
     "reply",
@@ -149,6 +153,18 @@ def _inputs(raw: msgspec.Raw) -> Iterator[str]:
             stack.extend(reversed(item.values()))
         elif isinstance(item, list):
             stack.extend(reversed(item))
+
+
+def heading(text: str) -> str:
+    """The first words of a prompt on one line, `HEADING_CHARS` at most.
+
+    A slash command, which the client writes as tags, is shown as it was typed.
+    """
+    name = _COMMAND_NAME.search(text, 0, HEADING_CHARS * 10)
+    if name is not None:
+        arguments = _COMMAND_ARGUMENTS.search(text)
+        text = f"{name[1]} {arguments[1] if arguments else ''}"
+    return " ".join(text[: HEADING_CHARS * 10].split())[:HEADING_CHARS]
 
 
 def searchable(parts: list[Part]) -> str:
