@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, NotFound, StaleIndex
-from fabled.recall.render import OVERRUN, tokens
+from fabled.recall.render import CHARS_PER_TOKEN, Room, tokens
 from fabled.recall.search import Request, search
 from fabled.recall.threads import find, rendered_thread
 from fabled.transcript.sentinel import wrap
@@ -47,7 +47,8 @@ def pack(
         share = left if at == len(found.results) - 1 else max(LEAST_TOKENS, left // 2)
         try:
             pointers = find(snapshot, result["thread"])
-            rendered = rendered_thread(disk, pointers, result, max(1, int(share / OVERRUN)), key)
+            space = Room.of(share, 0)._replace(most=share * CHARS_PER_TOKEN)
+            rendered = rendered_thread(disk, pointers, result, space, key)
         except StaleIndex as fault:
             stale.add(fault.path)
             continue

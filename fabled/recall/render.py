@@ -59,17 +59,30 @@ def tokens(text: str) -> int:
     return (len(text) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN
 
 
-def render(turns: list[Turn], key: str, budget: int, sentinel_key: bytes) -> Rendered:
-    """The turns as text of about `budget` tokens, at most `OVERRUN` times that.
+class Room(NamedTuple):
+    """How long a text may be, in characters: about `wanted`, never more than `most`."""
+
+    wanted: int
+    most: int
+
+    @classmethod
+    def of(cls, budget: int, taken: int) -> Room:
+        """What a budget in tokens leaves when so many characters are taken already."""
+        whole = budget * CHARS_PER_TOKEN
+        return cls(max(0, whole - taken), max(0, int(whole * OVERRUN) - taken))
+
+
+def render(turns: list[Turn], key: str, space: Room, sentinel_key: bytes) -> Rendered:
+    """The turns as text that fits its room.
 
     Args:
         turns: In the order to show.
         key: The thread's key, named where whole turns are left out.
-        budget: Tokens.
+        space: The room.
         sentinel_key: Signed spans of earlier recalls are shown as a stub.
     """
     lines = [line for turn in turns for line in _lines(turn, sentinel_key)]
-    room = budget * CHARS_PER_TOKEN
+    room, most = space
     limits = _limits(lines, room)
     pieces = [_cut(line, limits) for line in lines]
     cut = any(len(line.text) > limits.get(line.kind, len(line.text)) for line in lines)
@@ -78,7 +91,6 @@ def render(turns: list[Turn], key: str, budget: int, sentinel_key: bytes) -> Ren
         gap = f"[{dropped} parts left out - fablectl thread --raw {key}]"
         pieces = [*pieces[:kept], gap, *pieces[kept + dropped :]]
     text = "\n\n".join(pieces)
-    most = int(room * OVERRUN)
     if len(text) > most:
         mark = f"\n[truncated - fablectl thread --raw {key}]"
         text = text[: max(0, most - len(mark))] + mark[: most or None]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from fabled.errors import AccessDenied, NotFound, StaleIndex
 from fabled.map import queries
 from fabled.recall.conversation import turns
-from fabled.recall.render import Rendered, render
+from fabled.recall.render import Rendered, Room, render
 from fabled.recall.search import thread_facts
 from fabled.recall.verbatim import envelope, read, stream
 from fabled.transcript.identity import clean
-from fabled.transcript.sentinel import wrap
+from fabled.transcript.sentinel import neutral, wrap
 from fabled.transcript.text import heading, spoken
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def show(
     """
     pointers = find(snapshot, text)
     facts = thread_facts(snapshot, pointers[0])
-    rendered = rendered_thread(disk, pointers, facts, budget, key)
-    body = rendered.text
-    if sentinel:
-        body = wrap(body, facts["session"] or "", [facts["thread"]], key)
+    session, arcs = facts["session"] or "", [facts["thread"]]
+    taken = len(wrap("", session, arcs, key)) if sentinel else 0
+    rendered = rendered_thread(disk, pointers, facts, Room.of(budget, taken), key)
+    body = wrap(rendered.text, session, arcs, key) if sentinel else rendered.text
     return {
         **facts,
         "budget": budget,
@@ -82,15 +82,20 @@ def show(
 
 
 def rendered_thread(
-    disk: Files, pointers: list[Pointer], facts: dict[str, Any], budget: int, key: bytes
+    disk: Files, pointers: list[Pointer], facts: dict[str, Any], space: Room, key: bytes
 ) -> Rendered:
-    """The text of a thread under a heading that says what it is."""
-    rendered = render(turns(disk, pointers), facts["thread"], budget, key)
+    """The text of a thread under a heading that says what it is, as far as there is room."""
     heading = (
         f"# {facts['title'] or 'Untitled session'}\n"
         f"thread {facts['thread']} of session {facts['session']}"
         f" in {facts['project']}, {facts['first_ts']} to {facts['last_ts']}"
     )
+    heading = neutral(heading)
+    if len(heading) > space.wanted // 3:
+        heading = f"# thread {facts['thread']}"[: space.most]
+    taken = len(heading) + 2
+    left = Room(max(0, space.wanted - taken), max(0, space.most - taken))
+    rendered = render(turns(disk, pointers), facts["thread"], left, key)
     return rendered._replace(text=f"{heading}\n\n{rendered.text}")
 
 
