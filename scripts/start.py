@@ -6,6 +6,7 @@ in a temporary folder that is removed at the end.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 BIN = Path(sys.executable).parent
 USAGE = "usage: scripts/run [--demo]"
@@ -37,18 +39,27 @@ def run(environment: dict[str, str]) -> int:
     try:
         if wait_until_answering(daemon, environment):
             fablectl(environment, "index", "--wait")
-            roots = ask(environment, "config", "show")
-            print("\nAsk it from another terminal:")
-            print(f"  {BIN / 'fablectl'} search WHAT YOU REMEMBER")
-            print(f"  {BIN / 'fablectl'} status")
-            print(f"  {BIN / 'fablectl'} --help\n")
-            print(roots)
-            print("Ctrl-C stops the daemon.")
+            explain(json.loads(ask(environment, "status", "--json")))
         return daemon.wait()
     except KeyboardInterrupt:
         return daemon.wait()
+    except subprocess.CalledProcessError as fault:
+        return fault.returncode  # fablectl has said why
     finally:
         stop(daemon)
+
+
+def explain(status: dict[str, Any]) -> None:
+    """Where it looks, what it has, and how to ask."""
+    for root in status["roots"]:
+        missing = "" if root["present"] else " (not there yet; waiting for it)"
+        print(f"Watching {root['path']}{missing}")
+    if not status["map"]["files"]:
+        print("No transcripts there so far: they are read as soon as Claude Code writes them.")
+    print("\nAsk from another terminal:")
+    for command in ("search WHAT YOU REMEMBER", "status", "--help"):
+        print(f"  {BIN / 'fablectl'} {command}")
+    print("\nCtrl-C stops the daemon.", flush=True)
 
 
 def demonstrate(folder: Path, sample: Path) -> int:
