@@ -77,7 +77,7 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
 
 
 def _roots(settings: Settings) -> list[str]:
-    return [str(root).rstrip("/") or "/" for root in settings.projects]
+    return list(dict.fromkeys(str(root).rstrip("/") or "/" for root in settings.projects))
 
 
 class _Daemon:
