@@ -14,6 +14,7 @@ from fabled.model import Filter
 from fabled.recall import threads
 from fabled.recall.pack import pack
 from fabled.recall.search import Request, search
+from fabled.recall.snippets import _densest, _places
 from fabled.recall.verbatim import read
 from tests.support.maps import KEY, Library
 from tests.support.transcripts import line, prompt, record, reply, tool_call, tool_result, uid
@@ -191,3 +192,25 @@ def test_text_never_exceeds_one_and_a_half_budgets(tmp_path_factory, said, budge
         for kind, words in said:
             if kind in "ua" and words.strip("\n"):
                 assert words.strip("\n").replace("</", "</") in answer["text"]
+
+
+def test_snippet_of_a_long_record_with_many_matches_is_found_in_linear_work():
+    """Where every word matches thousands of times, finding the densest place stays linear."""
+    words = tuple(f"w{n}" for n in range(60))
+    text = " ".join(words[n % 60] for n in range(20_000)) + " needle w1 w2 w3"
+    places = _places(text, ("needle", *words))
+    assert len(places) > 2_000
+    counted = CountingList(places)
+    start = _densest(counted)
+    assert len({word for at, word in places if start <= at < start + 180}) > 40
+    assert counted.reads < 20 * len(places)
+
+
+class CountingList(list):
+    """Counts how often its items are read."""
+
+    reads = 0
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return super().__getitem__(index)
