@@ -8,6 +8,7 @@ becomes `AccessDenied` with the path and the system's own words.
 
 from __future__ import annotations
 
+from fabled.system.effects import Effects
 from fabled.system.files import PosixFiles
 from fabled.system.ports import (
     Child,
@@ -16,6 +17,7 @@ from fabled.system.ports import (
     Files,
     FileStat,
     Lock,
+    NewFile,
     OpenFile,
     Processes,
     System,
@@ -25,10 +27,12 @@ from fabled.system.processes import PosixProcesses, SystemClock
 __all__ = [
     "Child",
     "Clock",
+    "Effects",
     "Entry",
     "FileStat",
     "Files",
     "Lock",
+    "NewFile",
     "OpenFile",
     "Processes",
     "System",

@@ -2,8 +2,7 @@
 
 What each method promises stands on `fabled.system.ports.Files`.
 """
-# ruff: noqa: TID251 - this is the Files port that the rest of fabled is told to use
-# ruff: noqa: PTH101, PTH102, PTH105, PTH108, PTH116, PTH118, PTH120 - str paths, no Path made per call
+# ruff: noqa: PTH101, PTH116, PTH118, PTH119, PTH120 - str paths, no Path made per call
 # ruff: noqa: D102 - the docstrings stand on the port
 
 from __future__ import annotations
@@ -14,15 +13,17 @@ import fcntl
 import os
 import socket
 import stat as modes
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from fabled.errors import AccessDenied, DiskFull, FabledError, NotFound
+from fabled.system.effects import Effects
 from fabled.system.ports import Entry, FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from fabled.system.ports import OpenFile
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
@@ -31,7 +32,7 @@ TEMP_PREFIX = ".fabled-"
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -78,47 +79,14 @@ def _entry(folder: str, found: os.DirEntry[str]) -> Entry:
     return Entry(found.name, os.path.join(folder, found.name), kind)
 
 
-def _sync(fd: int) -> None:
-    if sys.platform == "darwin":
-        # fsync leaves the bytes in the drive's cache there; not every file system can do more.
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-            return
-    os.fsync(fd)
-
-
-def _sync_folder(path: str) -> None:
-    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _sync(fd)
-    finally:
-        os.close(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _write_temp(path: str, data: bytes) -> str:
-    """A complete, synced file beside `path`; nothing is left of it after an error."""
-    temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + os.urandom(8).hex())
-    fd = os.open(temp, _CREATE, PRIVATE_FILE)
-    try:
-        try:
-            _write_all(fd, data)
-            _sync(fd)
-        finally:
-            os.close(fd)
-    except BaseException:
-        os.unlink(temp)
-        raise
-    return temp
+def _folder(path: str) -> str:
+    return os.path.dirname(path) or "."
 
 
 @dataclass(slots=True)
-class _OpenFile:
+class PosixOpenFile:
+    """`OpenFile` by its descriptor."""
+
     path: str
     fd: int
 
@@ -172,8 +140,80 @@ class _Lock:
             os.close(fd)
 
 
+class PosixNewFile(PosixOpenFile):
+    """`NewFile` under a temporary name in its final folder."""
+
+    __slots__ = ("_about", "_effects")
+
+    def __init__(self, path: str, fd: int, effects: Effects, about: str) -> None:
+        super().__init__(path, fd)
+        self._effects = effects
+        self._about = about
+
+    def write(self, data: bytes) -> None:
+        with refusals(self._about):
+            view = memoryview(data)
+            while view:
+                view = view[self._effects.write(self.fd, view) :]
+
+    def sync(self) -> None:
+        with refusals(self._about):
+            self._effects.sync(self.fd)
+
+    def take_after(self, model: OpenFile) -> None:
+        found = model.stat()
+        with refusals(self.path):
+            self._effects.change_mode(self.fd, modes.S_IMODE(found.mode))
+            self._effects.set_times(self.fd, found.mtime_ns, found.mtime_ns)
+            if isinstance(model, PosixOpenFile):
+                _copy_attributes(model.fd, self.fd)
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        with refusals(self.path):
+            self._effects.set_times(self.fd, mtime_ns, mtime_ns)
+
+    def publish(self, target: str) -> bool:
+        with refusals(target):
+            try:
+                self._effects.link(self.path, target)
+            except FileExistsError:
+                return False
+            self._effects.unlink(self.path)
+            self.path = target
+            self._effects.sync_folder(_folder(target))
+        return True
+
+    def replace(self, target: str) -> None:
+        with refusals(target):
+            self._effects.rename(self.path, target)
+            self.path = target
+            self._effects.sync_folder(_folder(target))
+
+    def discard(self) -> None:
+        if os.path.basename(self.path).startswith(TEMP_PREFIX):
+            with contextlib.suppress(NotFound), refusals(self.path):
+                self._effects.unlink(self.path)
+        self.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+
+def _copy_attributes(source: int, target: int) -> None:
+    """Extended attributes too, where there are any and the system lets us."""
+    if not hasattr(os, "listxattr"):
+        return
+    with contextlib.suppress(OSError):  # not every file system has them
+        for name in os.listxattr(source):
+            with contextlib.suppress(OSError):  # security.* may be the kernel's own
+                os.setxattr(target, name, os.getxattr(source, name))
+
+
 class PosixFiles:
-    """`Files` on the local machine."""
+    """`Files` on the local machine; what it changes goes through `effects`."""
+
+    def __init__(self, effects: Effects | None = None) -> None:
+        self._effects = effects or Effects()
 
     def stat(self, path: str, *, follow: bool = False) -> FileStat | None:
         try:
@@ -182,14 +222,14 @@ class PosixFiles:
         except NotFound:
             return None
 
-    def open_read(self, path: str) -> _OpenFile:
+    def open_read(self, path: str) -> PosixOpenFile:
         with refusals(path):
             fd = os.open(path, _READ)
             kind = _kind(os.fstat(fd).st_mode)
         if kind != "file":
             os.close(fd)
             raise AccessDenied(f"{path} is not a regular file ({kind})")
-        return _OpenFile(path, fd)
+        return PosixOpenFile(path, fd)
 
     def scan(self, folder: str) -> list[Entry]:
         with refusals(folder), os.scandir(folder) as found:
@@ -202,7 +242,8 @@ class PosixFiles:
                 missing.append(os.path.dirname(missing[-1]) or ".")
             for folder in reversed(missing[:-1]):
                 with contextlib.suppress(FileExistsError):  # somebody else was first: checked below
-                    os.mkdir(folder, PRIVATE_DIR)
+                    self._effects.make_dir(folder, PRIVATE_DIR)
+                    self._effects.sync_folder(_folder(folder))
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._tighten(path, fd)
@@ -219,15 +260,29 @@ class PosixFiles:
         if found.st_mode & 0o077:
             os.fchmod(fd, found.st_mode & PRIVATE_DIR)
 
+    def create(self, target: str, *, mode: int = PRIVATE_FILE) -> PosixNewFile:
+        path = os.path.join(_folder(target), TEMP_PREFIX + os.urandom(8).hex())
+        with refusals(target):
+            return PosixNewFile(path, self._effects.create(path, mode), self._effects, target)
+
     def write_private(self, path: str, data: bytes) -> None:
+        with self.create(path) as new:
+            new.write(data)
+            new.sync()
+            new.replace(path)
+
+    def append(self, path: str, data: bytes) -> None:
         with refusals(path):
-            temp = _write_temp(path, data)
+            fd = os.open(path, _APPEND, PRIVATE_FILE)
             try:
-                os.replace(temp, path)
-            except BaseException:
-                os.unlink(temp)
-                raise
-            _sync_folder(path)
+                if os.fstat(fd).st_size == 0:
+                    self._effects.sync_folder(_folder(path))
+                view = memoryview(data)
+                while view:
+                    view = view[self._effects.write(fd, view) :]
+                self._effects.sync(fd)
+            finally:
+                os.close(fd)
 
     def read_small(self, path: str, limit: int) -> bytes | None:
         try:
@@ -240,29 +295,48 @@ class PosixFiles:
         return data
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        with refusals(path):
-            temp = _write_temp(path, data)
-            try:
-                os.link(temp, path)  # the name appears with the whole file, or not at all
-            except FileExistsError:
-                return False
-            finally:
-                os.unlink(temp)
-            _sync_folder(path)
-            return True
+        with self.create(path) as new:
+            new.write(data)
+            new.sync()
+            return new.publish(path)
 
     def remove(self, path: str) -> bool:
         try:
             with refusals(path):
-                os.unlink(path)
+                self._effects.unlink(path)
         except NotFound:
             return False
         return True
 
+    def remove_folder(self, path: str) -> bool:
+        try:
+            with refusals(path):
+                self._effects.remove_dir(path)
+        except (NotFound, AccessDenied):  # gone, or not empty: then it is still needed
+            return False
+        return True
+
+    def sync_folder(self, path: str) -> None:
+        with refusals(path):
+            self._effects.sync_folder(path)
+
+    def link(self, source: str, target: str) -> bool:
+        try:
+            with refusals(target):
+                self._effects.link(source, target)
+                self._effects.sync_folder(_folder(target))
+        except AccessDenied as refusal:
+            if isinstance(refusal.__cause__, FileExistsError):
+                return False
+            raise
+        return True
+
     def replace(self, source: str, target: str) -> None:
         with refusals(source):
-            os.replace(source, target)
-            _sync_folder(target)
+            self._effects.rename(source, target)
+            self._effects.sync_folder(_folder(target))
+            if _folder(source) != _folder(target):
+                self._effects.sync_folder(_folder(source))
 
     def lock(self, path: str) -> _Lock | None:
         with refusals(path):

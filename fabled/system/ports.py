@@ -56,6 +56,36 @@ class OpenFile(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class NewFile(OpenFile, Protocol):
+    """A file being made under a temporary name in its final folder, open for both.
+
+    Leaving its `with` block removes it, unless `publish` or `replace` gave it its name.
+    """
+
+    path: str
+
+    def write(self, data: bytes) -> None:
+        """Append all of it, or raise `DiskFull` or `AccessDenied`."""
+
+    def sync(self) -> None:
+        """Make the bytes survive a power cut. After a refusal, throw the file away."""
+
+    def take_after(self, model: OpenFile) -> None:
+        """The mode, times and extended attributes of another file."""
+
+    def set_mtime(self, mtime_ns: int) -> None:
+        """When it counts as changed last; later writes change that again."""
+
+    def publish(self, target: str) -> bool:
+        """Give it its name, durably; False when the name is taken. `sync` it before."""
+
+    def replace(self, target: str) -> None:
+        """Give it its name, durably, in place of what has it now. `sync` it before."""
+
+    def discard(self) -> None:
+        """Close it, and remove it if it never got its name."""
+
+
 class Lock(Protocol):
     """A file lock that is held. Children given `fd` hold it too, until the last one ends."""
 
@@ -99,6 +129,12 @@ class Files(Protocol):
             AccessDenied: It belongs to somebody else, is shared (sticky), or is not a folder.
         """
 
+    def create(self, target: str, *, mode: int = 0o600) -> NewFile:
+        """A new file in the target's folder, without that name yet; errors name the target."""
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add bytes to the end of a file, made with mode 0600 if there is none, durably."""
+
     def write_private(self, path: str, data: bytes) -> None:
         """Replace the file by these bytes, mode 0600, durably: the old or the new, never a mix."""
 
@@ -110,6 +146,15 @@ class Files(Protocol):
 
     def remove(self, path: str) -> bool:
         """Remove a file; False when it was not there."""
+
+    def remove_folder(self, path: str) -> bool:
+        """Remove an empty folder; False when it is not there or not empty."""
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder survive a power cut."""
+
+    def link(self, source: str, target: str) -> bool:
+        """A second name for a file, durably; False when the name is taken."""
 
     def replace(self, source: str, target: str) -> None:
         """Rename over the target, durably. Raises `NotFound` when the source is missing."""
