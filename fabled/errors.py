@@ -135,6 +135,17 @@ class SocketPathTaken(FabledError):
     default_hint = "Move that file away, or set FABLED_SOCKET to another path."
 
 
+class NewerData(FabledError):
+    """Something else stands where a file was to be restored."""
+
+    code = "newer_data"
+    exit_status = 5
+    http_status = 409
+    default_hint = (
+        "Restore it elsewhere with --to, or say --overwrite: what is there is sealed first."
+    )
+
+
 class StaleIndex(FabledError):
     """The file behind a pointer changed, and reading it again did not settle it."""
 
@@ -148,6 +159,15 @@ class StaleIndex(FabledError):
         """Args: path: the file to read again; it stays inside the daemon."""
         super().__init__(message, hint=hint)
         self.path = path
+
+
+class GenerationDamaged(FabledError):
+    """A generation in the Vault is missing, or is not what its sidecar says."""
+
+    code = "generation_damaged"
+    exit_status = 6
+    http_status = 409
+    default_hint = "Run: fablectl vault verify"
 
 
 class MapCorrupt(FabledError):

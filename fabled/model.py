@@ -37,6 +37,7 @@ class Pointer(NamedTuple):
         ts_ms: UTC epoch milliseconds.
         side: It is part of a subagent's conversation.
         tokens: Estimate, four characters a token.
+        bare: It has no uuid.
     """
 
     id: int
@@ -52,6 +53,7 @@ class Pointer(NamedTuple):
     ts_ms: int | None
     side: bool
     tokens: int
+    bare: bool = False
 
 
 class Filter(NamedTuple):

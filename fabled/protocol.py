@@ -34,6 +34,12 @@ THREADS = "/v1/threads/"
 BLOCKS = "/v1/blocks/"
 SESSIONS = "/v1/sessions"
 INDEX = "/v1/index"
+VAULT = "/v1/vault"
+PRUNE = "/v1/prune"
+UNDO = "/v1/undo"
+HANDOFF = "/v1/handoff"
+FORGET = "/v1/forget"
+EVENTS = "/v1/events"
 
 SOCKET_PATH_LIMITS = {"darwin": 103, "linux": 107}
 """Longest socket path in bytes: sun_path less its closing NUL."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from fabled.daemon.asked import Asked
     from fabled.daemon.desk import Desk
+    from fabled.daemon.shelf import Shelf, View
     from fabled.map.db import Snapshot, Snapshots
     from fabled.model import Filter, Scope, Totals
     from fabled.system import System
@@ -52,13 +53,18 @@ class Answers:
         system: The ports.
         desk: Knows what is pending, and takes paths to read again.
         snapshots: The Map, for reading.
+        shelf: The Vault, for looking things up.
         key: The home's sentinel key.
     """
 
-    def __init__(self, system: System, desk: Desk, snapshots: Snapshots, key: bytes) -> None:
+    def __init__(
+        self, system: System, desk: Desk, snapshots: Snapshots, shelf: Shelf, key: bytes
+    ) -> None:
         self._system = system
+        self._shelf = shelf
+        self._sources = shelf.sources
         self._desk = desk
-        self._snapshots = snapshots
+        self.snapshots = snapshots
         self._key = key
 
     def _ask(self, question: Callable[[Snapshot], T]) -> T:
@@ -80,7 +86,7 @@ class Answers:
 
     def _once(self, question: Callable[[Snapshot], T]) -> T:
         deadline = Deadline(self._system.clock.monotonic_s, SEARCH_S * 10)
-        with self._snapshots.snapshot(deadline) as snapshot:
+        with self.snapshots.snapshot(deadline) as snapshot:
             return question(snapshot)
 
     def freshness(self) -> dict[str, Any]:
@@ -101,7 +107,7 @@ class Answers:
             snapshot.grant(SEARCH_S)
             wanted = self._filter(snapshot, asked)
             request = Request(asked.query, wanted, asked.level, asked.sort, asked.limit)
-            found = search(snapshot, self._system.files, request)
+            found = search(snapshot, self._sources, request)
             snapshot.grant(SEARCH_S * 5)
             return found, scope(snapshot, wanted)
 
@@ -124,7 +130,7 @@ class Answers:
             snapshot.grant(SEARCH_S)
             wanted = self._filter(snapshot, asked)
             budget = asked.budget
-            return pack(snapshot, self._system.files, asked.query, wanted, budget, self._key)
+            return pack(snapshot, self._sources, asked.query, wanted, budget, self._key)
 
         packed = self._ask(question)
         if packed.stale and self._desk.refresh(packed.stale, REFRESH_S):
@@ -143,8 +149,8 @@ class Answers:
         """`GET /v1/threads/{id}`."""
 
         def question(snapshot: Snapshot) -> dict[str, Any]:
-            files = self._system.files
-            return threads.show(snapshot, files, name, budget, self._key, sentinel=sentinel)
+            sources = self._sources
+            return threads.show(snapshot, sources, name, budget, self._key, sentinel=sentinel)
 
         return {**self._ask(question), "freshness": self.freshness()}
 
@@ -154,7 +160,7 @@ class Answers:
         def question(snapshot: Snapshot) -> Bytes:
             pointers = threads.find(snapshot, name)
             length = sum(pointer.length + 1 for pointer in pointers)
-            pieces = threads.raw(self._system.files, pointers)
+            pieces = threads.raw(self._sources, pointers)
             if length <= RAW_HOLD:
                 return Bytes(length, iter([b"".join(pieces)]))
             return Bytes(length, chain([next(pieces, b"")], pieces))
@@ -168,7 +174,7 @@ class Answers:
             pointer = queries.record(snapshot, name)
             if pointer is None:
                 raise NotFound(f"no record is called {name}")
-            pieces = stream(self._system.files, pointer)
+            pieces = stream(self._sources, pointer)
             return Bytes(pointer.length, chain([next(pieces)], pieces))
 
         return self._ask(question)
@@ -179,7 +185,8 @@ class Answers:
         def question(snapshot: Snapshot) -> list[sessions.SessionRow]:
             return sessions.listing(snapshot, project)
 
-        rows = [_session_json(row) for row in self._ask(question)]
+        view = self._shelf.view()
+        rows = [_session_json(row, view) for row in self._ask(question)]
         return {"sessions": [row for row in rows if row["vanished"] or not vanished]}
 
     def session(self, name: str) -> dict[str, Any]:
@@ -190,16 +197,14 @@ class Answers:
             if row is None:
                 raise NotFound(f"no session is called {name}")
             return {
-                "session": _session_json(row),
+                "session": _session_json(row, self._shelf.view()),
                 "threads": [
                     self._thread_json(snapshot, thread)
                     for thread in sessions.threads_of(snapshot, row.id)
                 ],
                 "files": [file._asdict() for file in sessions.files_of(snapshot, row.id)],
                 "damage": [damage._asdict() for damage in sessions.damage_of(snapshot, row.id)],
-                "generations": [],
-                "prunes": [],
-                "events": [],
+                **self._shelf.about(row.session),
             }
 
         return self._ask(question)
@@ -208,7 +213,7 @@ class Answers:
         span = queries.thread_span(snapshot, thread)
         return {
             "thread": span.key if span else queries.thread_key(snapshot, thread),
-            "title": threads.opening_line(snapshot, self._system.files, thread),
+            "title": threads.opening_line(snapshot, self._sources, thread),
             "first_ts": iso(span.first_ms if span else None),
             "last_ts": iso(span.last_ms if span else None),
             "turns": span.turns if span else 0,
@@ -219,14 +224,26 @@ class Answers:
         """Sessions that the client's own cleanup takes soon."""
         now = self._system.clock.now_ms()
         files, roots = self._system.files, self._desk.roots
-        return self._ask(lambda snapshot: at_risk(snapshot, files, roots, now))
+        view = self._shelf.view()
+        return self._ask(lambda snapshot: at_risk(snapshot, files, roots, now, view))
+
+    def unsealed_bytes(self) -> int:
+        """Bytes of live transcripts that are in no generation yet."""
+        view = self._shelf.view()
+        live = self._ask(sessions.live_files)
+        return sum(file.size - view.sealed_part(file) for file in live)
+
+    def session_names(self) -> dict[str, str]:
+        """The session of every live transcript, by path."""
+        return {file.path: file.session for file in self._ask(sessions.live_files)}
 
     def totals(self) -> Totals:
         """What the Map holds."""
         return self._ask(queries.totals)
 
 
-def _session_json(row: sessions.SessionRow) -> dict[str, Any]:
+def _session_json(row: sessions.SessionRow, view: View) -> dict[str, Any]:
+    sealed, unsealed = view.session_bytes(row)
     return {
         "session": row.session,
         "project": row.project,
@@ -235,9 +252,9 @@ def _session_json(row: sessions.SessionRow) -> dict[str, Any]:
         "last_ts": iso(row.last_ms),
         "threads": row.threads,
         "records": row.records,
-        "bytes": row.bytes,
+        "bytes": row.bytes if row.live_path is not None else max(row.bytes, sealed),
         "live_path": row.live_path,
         "vanished": row.live_path is None,
-        "sealed_bytes": 0,
-        "unsealed_bytes": row.bytes,
+        "sealed_bytes": sealed,
+        "unsealed_bytes": unsealed,
     }

@@ -18,10 +18,13 @@ from fabled.daemon.backlog import Backlog, Item
 from fabled.daemon.folders import inside
 from fabled.errors import FabledError
 from fabled.map.db import Snapshots
-from fabled.map.indexer import Indexer
+from fabled.map.indexer import GONE, Indexer
 from fabled.map.opening import open_map
-from fabled.map.reconcile import survey
+from fabled.map.reconcile import survey, survey_vault
 from fabled.system import real
+from fabled.vault.catalogue import Catalogue
+from fabled.vault.sources import Sources
+from fabled.vault.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from fabled.system import System
@@ -40,6 +43,7 @@ class Backfill:
         self._system = system
         self._source = source
         self._sink = sink
+        self._sources = Sources(system.files)
         self._backlog = Backlog()
         self._changed = threading.Condition()
         self._taken = 0
@@ -64,7 +68,11 @@ class Backfill:
         opened = open_map(
             self._system.files, plan["map"], __version__, now_ms=clock.now_ms(), bulk=True
         )
-        indexer = Indexer(opened.writer, self._system.files, bytes.fromhex(plan["key"]))
+        vault = plan["vault"]
+        files = self._system.files
+        tombstones = Tombstones(files, plan["tombstones"])
+        self._sources = Sources(files, vault and Catalogue(files, vault), tombstones)
+        indexer = Indexer(opened.writer, self._sources, bytes.fromhex(plan["key"]))
         try:
             self._survey(plan)
             while (item := self._next()) is not None:
@@ -77,6 +85,8 @@ class Backfill:
         snapshots = Snapshots(plan["map"])
         with snapshots.snapshot() as snapshot:
             surveys = [survey(snapshot, self._system.files, root) for root in plan["roots"]]
+            if self._sources.catalogue is not None:
+                surveys.append(survey_vault(snapshot, self._sources.catalogue))
         snapshots.close()
         dirty = [file for found in surveys for file in found.dirty]
         with self._changed:
@@ -99,7 +109,13 @@ class Backfill:
                 self._changed.wait_for(lambda: self._ended or len(self._backlog) > 0)
 
     def _read(self, indexer: Indexer, item: Item) -> None:
-        below = inside(self._system.files, item.path)
+        if self._sources.tombstones is not None:
+            self._sources.tombstones.refresh()
+        catalogue = self._sources.catalogue
+        sealed = catalogue is not None and item.root == catalogue.root
+        if catalogue is not None and sealed:
+            catalogue.refresh_path(item.path)  # the daemon may have sealed more meanwhile
+        below = None if sealed else inside(self._system.files, item.path)
         if below is not None:
             with self._changed:
                 for path in below:
@@ -114,6 +130,8 @@ class Backfill:
                 "records": outcome.records,
                 "refused": outcome.refusal.message if outcome.refusal else None,
                 "stale": list(outcome.stale),
+                "sealed": sealed,
+                "gone": outcome.action == GONE and not sealed,
             }
         )
 

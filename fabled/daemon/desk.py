@@ -37,6 +37,7 @@ class Asked(NamedTuple):
     suspect: bool
     rebuilds: list[Ticket]
     surveys: list[Ticket]
+    scrubs: list[Ticket]
 
 
 class Desk:
@@ -45,9 +46,13 @@ class Desk:
     Args:
         roots: Projects folders.
         monotonic_s: The clock.
+        vault: The Vault's folder, whose strands are work as well.
     """
 
-    def __init__(self, roots: Sequence[str], monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self, roots: Sequence[str], monotonic_s: Callable[[], float], vault: str | None = None
+    ) -> None:
+        self._vault = vault
         self._now = monotonic_s
         self._changed = threading.Condition()
         self._roots = tuple(roots)
@@ -55,6 +60,7 @@ class Desk:
         self._tickets: list[Ticket] = []
         self._surveys: list[Ticket] = []
         self._rebuilds: list[Ticket] = []
+        self._scrubs: list[Ticket] = []
         self._meter = Meter()
         self._refused: dict[str, str] = {}
         self._notes: dict[str, str] = {}
@@ -85,8 +91,19 @@ class Desk:
                 self._add(path, 0, live=live, afresh=afresh)
             self._changed.notify_all()
 
-    def _add(self, path: str, size: int, *, live: bool, afresh: bool = False) -> None:
-        root = self.root_of(path)
+    def queue_sealed(self, paths: Sequence[str]) -> None:
+        """Leave strands to be read, wherever their files lie."""
+        with self._changed:
+            for path in paths:
+                self._asked += 1
+                item = Item(self._vault or "", path, 0, self._now(), self._asked)
+                self._backlog.add(item, live=True)
+            self._changed.notify_all()
+
+    def _add(
+        self, path: str, size: int, *, live: bool, afresh: bool = False, root: str | None = None
+    ) -> None:
+        root = root or self.root_of(path)
         if root is not None:
             self._asked += 1
             item = Item(root, path, size, self._now(), self._asked, afresh)
@@ -99,6 +116,10 @@ class Desk:
     def ask_rebuild(self) -> Ticket:
         """Build the Map anew beside the old one and swap it in."""
         return self._ask(self._rebuilds)
+
+    def ask_scrub(self) -> Ticket:
+        """Leave nothing of what was deleted from the Map on the disk."""
+        return self._ask(self._scrubs)
 
     def refresh(self, paths: Sequence[str], timeout_s: float) -> bool:
         """Have files read afresh now; False when that took longer than the time given."""
@@ -146,7 +167,9 @@ class Desk:
             return Work(pending, progress, self._surveyed, tuple(warnings), self.child)
 
     def root_of(self, path: str) -> str | None:
-        """The root a path lies below, the deepest when roots are nested."""
+        """The root a path lies below, the deepest when roots are nested; or the Vault."""
+        if self._vault is not None and path.startswith(self._vault + "/"):
+            return self._vault
         fits = [root for root in self._roots if path.startswith(root + "/")]
         return max(fits, key=len, default=None)
 
@@ -171,7 +194,7 @@ class Desk:
         """
 
         def ready() -> bool:
-            asked = self._stop or self._suspect or self._surveys or self._rebuilds
+            asked = self._stop or self._suspect or self._surveys or self._rebuilds or self._scrubs
             return bool(asked or (len(self._backlog) and not self._stalled()))
 
         with self._changed:
@@ -222,8 +245,9 @@ class Desk:
     def asked(self) -> Asked:
         """Take what was asked; rebuilds and surveys are the worker's to finish."""
         with self._changed:
-            asked = Asked(self._stop, self._suspect, self._rebuilds, self._surveys)
-            self._rebuilds, self._surveys, self._suspect = [], [], False
+            asked = Asked(self._stop, self._suspect, self._rebuilds, self._surveys, self._scrubs)
+            self._rebuilds, self._surveys, self._scrubs = [], [], []
+            self._suspect = False
             return asked
 
     def take(self) -> Item | None:
@@ -252,9 +276,9 @@ class Desk:
             for one in found:
                 self._refused.update(one.refused)
                 for dirty in one.dirty:
-                    self._add(dirty.path, dirty.pending_bytes, live=False)
+                    self._add(dirty.path, dirty.pending_bytes, live=False, root=dirty.root)
                 for path in one.gone:
-                    self._add(path, 0, live=False)
+                    self._add(path, 0, live=False, root=one.root)
             self._surveyed = True
             for ticket in tickets:
                 ticket.begin(self._backlog.paths())
@@ -315,6 +339,6 @@ class Desk:
     def fail_all(self, fault: FabledError) -> None:
         """Nobody will do what is still asked."""
         with self._changed:
-            waiting = [*self._tickets, *self._surveys, *self._rebuilds]
+            waiting = [*self._tickets, *self._surveys, *self._rebuilds, *self._scrubs]
         for ticket in waiting:
             ticket.fail(fault)

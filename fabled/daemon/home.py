@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fabled.system import Files, Lock, System
 
 LOCK, KEY, MAP = "lock", "sentinel.key", "map.db"
+VAULT, EVENTS, PENDING = "vault", "events.jsonl", "pending"
 HEIR_S = 15.0
 """How long to wait for a child of a killed daemon, which still holds the lock, to end."""
 
@@ -22,9 +23,20 @@ _POLL_S = 0.1
 class Home(NamedTuple):
     """A home that is ours until the lock is released."""
 
+    path: str
     lock: Lock
     key: bytes
     map_path: str
+
+    @property
+    def vault(self) -> str:
+        """The Vault's folder."""
+        return f"{self.path}/{VAULT}"
+
+    @property
+    def tombstones(self) -> tuple[str, str]:
+        """The folders of the lists of what was forgotten."""
+        return (self.path, self.vault)
 
 
 def enter(system: System, path: str) -> Home:
@@ -38,7 +50,7 @@ def enter(system: System, path: str) -> Home:
     system.files.make_private_dir(path)
     lock = _lock(system, f"{path}/{LOCK}", path)
     lock.write(f"{system.processes.pid()}\n")
-    return Home(lock, _key(system.files, f"{path}/{KEY}"), f"{path}/{MAP}")
+    return Home(path, lock, _key(system.files, f"{path}/{KEY}"), f"{path}/{MAP}")
 
 
 def _lock(system: System, path: str, home: str) -> Lock:

@@ -16,15 +16,21 @@ from fabled.daemon.desk import Desk
 from fabled.daemon.endpoint import bind, unbind
 from fabled.daemon.httpd import serve
 from fabled.daemon.jobs import Jobs
+from fabled.daemon.keeper import Keeper
 from fabled.daemon.log import set_level
 from fabled.daemon.replies import application
 from fabled.daemon.routes import Routes
+from fabled.daemon.shelf import Shelf
 from fabled.daemon.status import Parts
 from fabled.daemon.watch import Watcher
-from fabled.daemon.worker import Worker
+from fabled.daemon.worker import Calls, Worker
 from fabled.errors import FabledError
 from fabled.map.db import Snapshots
 from fabled.map.opening import clear_away, open_map
+from fabled.vault.journal import Journal
+from fabled.vault.sources import Sources
+from fabled.vault.store import Vault
+from fabled.vault.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("daemon")
 
 JOBS_END_S = 10.0
+ARCHIVE_LEAST_S, ARCHIVE_MOST_S = 2.0, 300.0
+"""The archive job looks twice in each quiet time, within these bounds."""
 
 
 def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> None:
@@ -62,15 +70,20 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
         ends.callback(unbind, endpoint, system.files)
         snapshots = Snapshots(place.map_path)
         ends.callback(snapshots.close)
-        desk = Desk(_roots(settings), system.clock.monotonic_s)
+        vault_path = place.vault
+        desk = Desk(_roots(settings), system.clock.monotonic_s, vault_path)
+        vault = Vault(system.files, system.clock, vault_path, settings.text("vault.compression"))
+        journal = Journal(system.files, system.clock, f"{place.path}/{home.EVENTS}")
+        tombstones = Tombstones(system.files, place.tombstones)
+        shelf = Shelf(Sources(system.files, vault.catalogue, tombstones), vault, journal)
         if opened.aside is not None:
             desk.note("aside", f"the Map was damaged and is rebuilt; the old one is {opened.aside}")
             log.error("the Map was damaged and is rebuilt", aside=opened.aside)
-        answers = Answers(system, desk, snapshots, place.key)
-        daemon = _Daemon(settings, system, reload, desk, answers, endpoint)
-        worker = Worker(
-            system, desk, opened.writer, snapshots, place.key, place.lock.fd, daemon.end
-        )
+        answers = Answers(system, desk, snapshots, shelf, place.key)
+        keeper = Keeper(system, desk, shelf, answers, settings, place, tombstones)
+        daemon = _Daemon(settings, system, reload, keeper, endpoint)
+        calls = Calls(daemon.end, keeper.vanished)
+        worker = Worker(system, desk, opened.writer, snapshots, shelf.sources, place, calls)
         daemon.run(worker)
         if worker.failure is not None:
             raise worker.failure
@@ -88,20 +101,18 @@ class _Daemon:
         settings: Settings,
         system: System,
         reload: Callable[[], Settings],
-        desk: Desk,
-        answers: Answers,
+        keeper: Keeper,
         endpoint: Endpoint,
     ) -> None:
         self._settings = settings
         self._system = system
         self._reload = reload
-        self._desk = desk
+        self._desk = keeper.desk
+        self._keeper = keeper
         self._endpoint = endpoint
         self._jobs = Jobs(system.clock)
         self._watcher = self._watch()
-        self._parts = Parts(
-            system, desk, answers, self._jobs, self._watcher, system.clock.monotonic_s()
-        )
+        self._parts = Parts(system, keeper, self._jobs, self._watcher, system.clock.monotonic_s())
         self._draining = False
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,11 +136,14 @@ class _Daemon:
         with contextlib.ExitStack() as ends:
             seconds = self._settings.seconds("index.reconcile")
             self._jobs.add("reconcile", seconds, self._reconcile)
+            self._jobs.add("archive", self._archive_every(), self._archive)
             # Watch before the first survey: what changes after it comes as an event.
             self._watcher.refresh()
             ends.callback(self._watcher.stop)
             worker.start()
             ends.callback(worker.stop)
+            ends.callback(self._keeper.stop)
+            self._keeper.begin()
             self._jobs.start()
             ends.callback(self._jobs.stop, JOBS_END_S)
             asyncio.run(self._serve())
@@ -144,6 +158,16 @@ class _Daemon:
             raise ticket.error
         return f"{ticket.files} files, {ticket.bytes} bytes read"
 
+    def _archive_every(self) -> float:
+        quiet = self._settings.seconds("archive.quiet")
+        return max(ARCHIVE_LEAST_S, min(ARCHIVE_MOST_S, quiet / 2))
+
+    def _archive(self) -> str:
+        """Seal what is due, once the first pass is over: it has better things to do before."""
+        if not self._desk.work().surveyed:
+            return "waits for the first pass"
+        return self._keeper.archive()
+
     async def _serve(self) -> None:
         stop, abort = self._stop, asyncio.Event()
         loop = self._loop = asyncio.get_running_loop()
@@ -154,6 +178,7 @@ class _Daemon:
                 return
             log.info("stopping")
             self._draining = True
+            self._keeper.stopping = True
             stop.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -180,6 +205,8 @@ class _Daemon:
             self._desk.note("configuration", f"not reloaded: {fault.message}")
             return
         self._desk.note("configuration", None)
+        self._keeper.settings = settings
+        self._keeper.vault.compression = settings.text("vault.compression")
         set_level(settings.text("log.level"))
         fixed = settings.places != self._settings.places
         if fixed or settings.projects != self._settings.projects:

@@ -16,6 +16,7 @@ from fabled.map.sessions import unchanged_since
 from fabled.recall.dates import iso
 
 if TYPE_CHECKING:
+    from fabled.daemon.shelf import View
     from fabled.map.db import Snapshot
     from fabled.system import Files
 
@@ -40,7 +41,9 @@ def cleanup_days(files: Files, root: str) -> float:
     return days if days is not None and 0 <= days < 100_000 else DEFAULT_DAYS
 
 
-def at_risk(snapshot: Snapshot, files: Files, roots: tuple[str, ...], now_ms: int) -> list[Any]:
+def at_risk(
+    snapshot: Snapshot, files: Files, roots: tuple[str, ...], now_ms: int, view: View
+) -> list[Any]:
     """Sessions whose main transcript the client deletes within `WARN_DAYS`, the first one first."""
     found: list[tuple[int, Any]] = []
     for root in roots:
@@ -55,7 +58,7 @@ def at_risk(snapshot: Snapshot, files: Files, roots: tuple[str, ...], now_ms: in
                 "path": file.path,
                 "bytes": file.bytes,
                 "deleted_from": iso(max(0, due)),
-                "sealed": False,
+                "sealed": view.is_sealed(file.path, file.bytes, file.mtime_ns),
             }
             found.append((due, row))
     return [row for _, row in sorted(found, key=lambda item: (item[0], item[1]["session"]))]

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from fabled.daemon.asked import flag, number, search_asked
 from fabled.daemon.replies import error_body, json_bytes, json_reply
 from fabled.daemon.status import status
+from fabled.daemon.vault_routes import VaultRoutes
 from fabled.protocol import (
     BLOCK_TYPE,
     BLOCKS,
@@ -47,6 +48,7 @@ class Routes:
     def __init__(self, parts: Parts, draining: Callable[[], bool]) -> None:
         self._parts = parts
         self._answers = parts.answers
+        self._vault = VaultRoutes(parts.keeper)
         self._draining = draining
 
     def table(self) -> list[Route]:
@@ -60,6 +62,7 @@ class Routes:
             Route(SESSIONS, self.sessions),
             Route(SESSIONS + "/{name:path}", self.session),
             Route(INDEX, self.index, methods=["POST"]),
+            *self._vault.table(),
         ]
 
     def status(self, _request: Request) -> Response:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fabled.daemon.answers import Answers
     from fabled.daemon.desk import Desk, Work
     from fabled.daemon.jobs import JobRow, Jobs
+    from fabled.daemon.keeper import Keeper
     from fabled.daemon.watch import Watcher
     from fabled.model import Totals
     from fabled.system import System
@@ -21,11 +22,20 @@ class Parts(NamedTuple):
     """What a status is made of."""
 
     system: System
-    desk: Desk
-    answers: Answers
+    keeper: Keeper
     jobs: Jobs
     watcher: Watcher
     began_s: float
+
+    @property
+    def desk(self) -> Desk:
+        """Where work waits."""
+        return self.keeper.desk
+
+    @property
+    def answers(self) -> Answers:
+        """What the socket answers."""
+        return self.keeper.answers
 
 
 def status(parts: Parts, *, draining: bool) -> dict[str, Any]:
@@ -50,12 +60,10 @@ def status(parts: Parts, *, draining: bool) -> dict[str, Any]:
         },
         "progress": None if progress is None else progress._asdict(),
         "vault": {
-            "generations": 0,
-            "bytes": 0,
-            "raw_bytes": 0,
-            "unsealed_bytes": totals.bytes,
+            **parts.keeper.shelf.view().totals._asdict(),
+            "unsealed_bytes": parts.answers.unsealed_bytes(),
         },
-        "prune": {"count": 0, "saved_bytes": 0, "last": None},
+        "prune": parts.keeper.shelf.prunes(),
         "jobs": [_job(row) for row in parts.jobs.rows()],
         "at_risk": parts.answers.at_risk(),
         "roots": [

@@ -23,6 +23,7 @@ class Done(NamedTuple):
     Attributes:
         asked: The reading began after this request.
         refusal: Why it could not be read.
+        sealed: It is a strand of the Vault, and no transcript to be counted.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Done(NamedTuple):
     bytes: int
     records: int
     refusal: str | None
+    sealed: bool = False
 
 
 class Ticket:
@@ -57,6 +59,9 @@ class Ticket:
             if self._paths is None or self._paths.get(done.path, done.asked + 1) > done.asked:
                 return
             del self._paths[done.path]
+            if done.sealed and done.refusal is None:
+                self._settle()
+                return
             self.files += done.refusal is None
             self.refused += done.refusal is not None
             self.bytes += done.bytes

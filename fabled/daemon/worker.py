@@ -7,7 +7,7 @@ while it runs. A Map that SQLite finds damaged is set aside and begun anew.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -21,9 +21,9 @@ from fabled.errors import (
     MapCorrupt,
     from_wire,
 )
-from fabled.map.indexer import Indexer
-from fabled.map.opening import clear_away, open_map, set_aside, swap_in
-from fabled.map.reconcile import survey
+from fabled.map.indexer import GONE, Indexer
+from fabled.map.opening import clear_away, clear_damaged, open_map, set_aside, swap_in
+from fabled.map.reconcile import survey, survey_vault
 from fabled.transcript.layout import SUFFIX
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
     from fabled.daemon.backlog import Item
     from fabled.daemon.desk import Desk
+    from fabled.daemon.home import Home
     from fabled.daemon.tickets import Ticket
     from fabled.map.db import Snapshots, Writer
     from fabled.system import System
+    from fabled.vault.sources import Sources
 
 log = structlog.get_logger("worker")
 
@@ -45,6 +47,18 @@ RELEASE_S = 20.0
 END_S = 30.0
 
 
+class Calls(NamedTuple):
+    """Whom the worker tells; called on its own thread.
+
+    Attributes:
+        failed: It cannot go on: the daemon is to end.
+        gone: These live transcripts were deleted.
+    """
+
+    failed: Callable[[], None]
+    gone: Callable[[list[str]], None]
+
+
 class Worker:
     """Owns the writer.
 
@@ -53,9 +67,9 @@ class Worker:
         desk: Where its work waits.
         writer: The Map, open; the worker closes it.
         snapshots: The readers, which stand aside while the Map is swapped.
-        key: The home's sentinel key.
-        lock_fd: Inherited by a child, so that the home stays locked while one runs.
-        on_failure: Called when the worker cannot go on; the daemon is to end.
+        sources: The file system and the Vault.
+        home: Its sentinel key signs; its lock is inherited by a child, so that it stays locked.
+        calls: Whom to tell.
 
     Attributes:
         failure: Why the worker could not go on.
@@ -67,19 +81,22 @@ class Worker:
         desk: Desk,
         writer: Writer,
         snapshots: Snapshots,
-        key: bytes,
-        lock_fd: int,
-        on_failure: Callable[[], None],
+        sources: Sources,
+        home: Home,
+        calls: Calls,
     ) -> None:
         self._system = system
         self._desk = desk
         self._writer = writer
         self._snapshots = snapshots
-        self._key = key
-        self._lock_fd = lock_fd
-        self._on_failure = on_failure
+        self._sources = sources
+        self._home = home
+        self._key = home.key
+        self._lock_fd = home.lock.fd
+        self._calls = calls
+        self._gone: list[str] = []
         self.failure: FabledError | None = None
-        self._indexer = Indexer(writer, system.files, key)
+        self._indexer = Indexer(writer, sources, home.key)
         self._rested = True
         self._children_fail = False
         self._thread = threading.Thread(target=self._run, name="worker")
@@ -109,7 +126,7 @@ class Worker:
             self._desk.fail_all(InternalError("the daemon is stopping", hint=hint))
             self._close()
             if self.failure is not None:
-                self._on_failure()
+                self._calls.failed()
 
     def _close(self) -> None:
         """Close the Map with an empty log: one file that holds everything."""
@@ -134,18 +151,35 @@ class Worker:
             if not woken:
                 self._rest()
             self._read()
+            self._scrub(asked.scrubs)
+            self._tell()
         except MapCorrupt as fault:
-            self._start_over(fault, [*asked.rebuilds, *asked.surveys])
+            self._start_over(fault, [*asked.rebuilds, *asked.surveys, *asked.scrubs])
         except FabledError as fault:
             log.warning("indexing pauses", code=fault.code, error=fault.message)
             self._desk.stall(RETRY_S, fault)
-            self._fail([*asked.rebuilds, *asked.surveys], fault)
+            self._fail([*asked.rebuilds, *asked.surveys, *asked.scrubs], fault)
         return True
 
     def _fail(self, tickets: Sequence[Ticket], fault: FabledError) -> None:
         for ticket in tickets:
             if not ticket.over:
                 ticket.fail(fault)
+
+    def _scrub(self, tickets: Sequence[Ticket]) -> None:
+        if not tickets:
+            return
+        clear_damaged(self._system.files, self._writer.path)
+        with self._snapshots.closed():  # a reader would keep the log from being emptied
+            self._writer.scrub()
+        for ticket in tickets:
+            ticket.finish()
+
+    def _tell(self) -> None:
+        """Pass on what was deleted, once nothing waits any more: deletions come in crowds."""
+        if self._gone and not self._desk.work().pending.files:
+            gone, self._gone = self._gone, []
+            self._calls.gone(gone)
 
     def _rest(self) -> None:
         self._indexer.release()
@@ -159,6 +193,8 @@ class Worker:
             return
         with self._snapshots.snapshot() as snapshot:
             found = [survey(snapshot, self._system.files, root) for root in self._desk.roots]
+            if self._sources.catalogue is not None:
+                found.append(survey_vault(snapshot, self._sources.catalogue))
         self._desk.surveyed(found, tickets)
         if self._desk.child is None:
             self._desk.queue(self._indexer.retry_stale(), live=False, afresh=True)
@@ -182,8 +218,9 @@ class Worker:
         self._desk.resume()
 
     def _read_one(self, item: Item) -> None:
-        below = inside(self._system.files, item.path)
-        if below is None and not item.path.endswith(SUFFIX):
+        sealed = item.root == self._sources.vault_root
+        below = None if sealed else inside(self._system.files, item.path)
+        if below is None and not sealed and not item.path.endswith(SUFFIX):
             below = self._indexer.known_below(item.path)  # a folder that went away
         if below is not None:
             self._desk.queue(below, live=True)
@@ -191,9 +228,11 @@ class Worker:
             return
         outcome = self._indexer.index(item.root, item.path, afresh=item.afresh)
         self._rested = self._rested and outcome.bytes_read == 0
+        if outcome.action == GONE and not sealed:
+            self._gone.append(item.path)
         self._desk.queue(outcome.stale, live=False, afresh=True)
         refusal = outcome.refusal.message if outcome.refusal is not None else None
-        done = Done(item.path, item.asked, outcome.bytes_read, outcome.records, refusal)
+        done = Done(item.path, item.asked, outcome.bytes_read, outcome.records, refusal, sealed)
         self._desk.handled(done)
 
     # --- a child reads a large backlog ---
@@ -207,6 +246,8 @@ class Worker:
         plan = {
             "map": path,
             "roots": list(self._desk.roots),
+            "vault": self._sources.vault_root,
+            "tombstones": list(self._home.tombstones),
             "key": self._key.hex(),
             "asked": self._desk.last_asked,
         }
@@ -239,7 +280,9 @@ class Worker:
             self._desk.expect(message["survey"], message["asked"])
         elif "path" in message:
             self._desk.queue(message["stale"], live=False, afresh=True)
-            names = ("path", "asked", "bytes", "records", "refused")
+            if message["gone"]:
+                self._gone.append(message["path"])
+            names = ("path", "asked", "bytes", "records", "refused", "sealed")
             self._desk.handled(Done(*(message[name] for name in names)))
         return []
 
@@ -282,4 +325,4 @@ class Worker:
         path, clock = self._writer.path, self._system.clock
         opened = open_map(self._system.files, path, __version__, now_ms=clock.now_ms())
         self._writer = opened.writer
-        self._indexer = Indexer(opened.writer, self._system.files, self._key)
+        self._indexer = Indexer(opened.writer, self._sources, self._key)

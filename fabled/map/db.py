@@ -150,6 +150,13 @@ class Writer:
         with named_faults(self.path), contextlib.suppress(apsw.BusyError, apsw.LockedError):
             self._connection.wal_checkpoint(mode=mode)
 
+    def scrub(self) -> None:
+        """Leave nothing of deleted rows in the database or its log. Cost: rewrites all of it."""
+        with named_faults(self.path):
+            self._connection.execute("INSERT INTO fts(fts) VALUES('optimize')")
+            self._connection.execute("VACUUM")
+        self.checkpoint(truncate=True)
+
     def check(self) -> None:
         """Look through the whole database for damage.
 

@@ -40,6 +40,26 @@ class Facts(msgspec.Struct, omit_defaults=True):
         return next((self.titles[kind] for kind in TITLE_ORDER if kind in self.titles), None)
 
 
+class Subject(NamedTuple):
+    """What is being read: a live transcript, or a strand of its generations.
+
+    Attributes:
+        root: The live file's projects folder, or the Vault's folder.
+        session: As its place says; None for an old flat agent file.
+        agent: Key of the agent whose transcript it is.
+        scope: Path of the live project folder: agents' ids are only unique below it.
+    """
+
+    path: str
+    root: str
+    folder: str
+    session: str | None
+    agent: str | None
+    generation: int | None
+    stem: str
+    scope: str
+
+
 class FileRow(NamedTuple):
     """One row of `files`; `path` as the operating system's text.
 
@@ -48,6 +68,8 @@ class FileRow(NamedTuple):
         tool: Key of the tool call that started the agent, from its description.
         meta: State of that description when it was read; None where there was none.
         attached: The thread that spawned the agent.
+        generation: Number of a strand's first own generation; None for a live file.
+        stem: The live file's name without suffix.
         settled: Where the next reading of a grown file begins.
     """
 
@@ -60,6 +82,8 @@ class FileRow(NamedTuple):
     tool: str | None
     meta: str | None
     attached: int | None
+    generation: int | None
+    stem: str
     dev: int
     ino: int
     size: int
@@ -72,8 +96,8 @@ class FileRow(NamedTuple):
 
 
 _COLUMNS = (
-    "id, path, root, folder, session, agent, tool, meta, attached, dev, ino, size, mtime_ns,"
-    " settled, settled_line, fingerprint, tail, facts"
+    "id, path, root, folder, session, agent, tool, meta, attached, generation, stem,"
+    " dev, ino, size, mtime_ns, settled, settled_line, fingerprint, tail, facts"
 )
 
 
@@ -122,7 +146,7 @@ def set_tool(txn: WriteTxn, file: int, tool: str | None) -> None:
 def _row(row: Row) -> FileRow:
     values = list(row)
     values[1], values[2] = os.fsdecode(values[1]), os.fsdecode(values[2])
-    values[17] = msgspec.json.decode(str(values[17]), type=Facts)
+    values[-1] = msgspec.json.decode(str(values[-1]), type=Facts)
     return FileRow(*values)
 
 
@@ -132,7 +156,7 @@ def save(txn: WriteTxn, row: FileRow) -> None:
         "UPDATE files SET session = ?, tool = ?, meta = ?, attached = ?, dev = ?, ino = ?,"
         " size = ?, mtime_ns = ?, settled = ?, settled_line = ?, fingerprint = ?, tail = ?,"
         " facts = ? WHERE id = ?",
-        (row.session, *row[6:17], facts_json(row.facts), row.id),
+        (row.session, *row[6:9], *row[11:19], facts_json(row.facts), row.id),
     )
 
 
@@ -141,12 +165,14 @@ def facts_json(facts: Facts) -> str:
     return json.dumps(msgspec.to_builtins(facts), sort_keys=True, ensure_ascii=False)
 
 
-def add(txn: WriteTxn, path: str, root: str, folder: str, agent: str | None) -> FileRow:
+def add(txn: WriteTxn, subject: Subject) -> FileRow:
     """A row for a transcript seen for the first time, nothing of it read yet."""
-    folder, agent = clean(folder), agent and clean(agent)
+    path, root, folder = subject.path, subject.root, clean(subject.folder)
+    agent, stem = subject.agent and clean(subject.agent), clean(subject.stem)
     number = txn.insert(
-        "INSERT INTO files(path, root, folder, agent, tail, facts) VALUES(?, ?, ?, ?, ?, '{}')",
-        (blob(path), blob(root), folder, agent, CLEAN),
+        "INSERT INTO files(path, root, folder, agent, generation, stem, tail, facts)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?, '{}')",
+        (blob(path), blob(root), folder, agent, subject.generation, stem, CLEAN),
     )
     return FileRow(
         id=number,
@@ -158,6 +184,8 @@ def add(txn: WriteTxn, path: str, root: str, folder: str, agent: str | None) -> 
         tool=None,
         meta=None,
         attached=None,
+        generation=subject.generation,
+        stem=stem,
         dev=0,
         ino=0,
         size=0,
@@ -183,10 +211,11 @@ def refresh_session(txn: WriteTxn, session: int) -> None:
     """Derive a session's project and title from its files; forget it when it has none.
 
     The project is the working folder its records name, never a decoded folder name: the
-    first main file by path that names one, then the first agent file.
+    first main file by path that names one, live before sealed, then the first agent file.
     """
     rows = txn.rows(
-        "SELECT folder, facts FROM files WHERE session = ? ORDER BY agent IS NOT NULL, path",
+        "SELECT folder, facts FROM files WHERE session = ? ORDER BY agent IS NOT NULL,"
+        " generation IS NOT NULL, generation DESC, path",
         (session,),
     )
     if not rows:

@@ -12,27 +12,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from fabled.errors import AccessDenied, NotFound
+from fabled.errors import AccessDenied, GenerationDamaged, NotFound
 from fabled.map import files
 from fabled.map.attach import reattach, thread_of
-from fabled.map.files import CLEAN, PENDING, TENTATIVE, FileRow
+from fabled.map.files import CLEAN, PENDING, TENTATIVE, FileRow, Subject
 from fabled.map.fingerprint import fingerprint
 from fabled.map.placers import Placers
-from fabled.map.reading import FileReading
-from fabled.map.reconcile import as_known, deleted, meta_state
+from fabled.map.reading import FileReading, Ground
+from fabled.map.reconcile import as_known, deleted
 from fabled.map.store import Ids, Target, digest, remove_file, settle
-from fabled.transcript.identity import clean
-from fabled.transcript.layout import Place, meta_path, place
+from fabled.map.subjects import (
+    NO_DESCRIPTION,
+    Description,
+    describe,
+    describe_sealed,
+    live_subject,
+    strand_subject,
+)
 from fabled.transcript.reader import Reader
+from fabled.vault.images import Image
 
 if TYPE_CHECKING:
     from fabled.errors import FabledError
     from fabled.map.db import Writer, WriteTxn
-    from fabled.system import Files, FileStat, OpenFile
+    from fabled.system import FileStat, OpenFile
+    from fabled.vault.sources import Sources
 
 UNCHANGED, READ, GONE, IGNORED = "unchanged", "read", "gone", "ignored"
 ABSENT, REFUSED = "absent", "refused"
-META_LIMIT = 65536
 
 
 class Outcome(NamedTuple):
@@ -59,13 +66,14 @@ class Indexer:
 
     Args:
         writer: The connection that writes.
-        disk: The file system.
+        sources: The file system and the Vault.
         key: The home's sentinel key.
     """
 
-    def __init__(self, writer: Writer, disk: Files, key: bytes) -> None:
+    def __init__(self, writer: Writer, sources: Sources, key: bytes) -> None:
         self._writer = writer
-        self._disk = disk
+        self._sources = sources
+        self._disk = sources.files
         self._key = key
         self._placers = Placers(key)
 
@@ -73,17 +81,21 @@ class Indexer:
         """Make the Map agree with one path below a root.
 
         Args:
-            root: The projects folder, without a slash at its end.
-            path: A path below it.
+            root: The projects folder, without a slash at its end; or the Vault's folder.
+            path: A path below it; or the path that names a strand.
             afresh: Compare every byte, even of a file that looks unchanged.
 
         Raises:
             DiskFull: The Map cannot grow; it is as it was.
             MapCorrupt: SQLite found damage.
         """
-        where = place(path.removeprefix(root).lstrip("/"))
-        if where is None:
+        if root == self._sources.vault_root:
+            return self._index_strand(path, afresh=afresh)
+        subject = live_subject(root, path)
+        if subject is None:
             return Outcome(IGNORED)
+        if self._sources.forgotten(subject.session or subject.stem):
+            return self.forget(path)._replace(action=IGNORED)
         stat = self._disk.stat(path)
         if stat is None:
             return self._missing(root, path)
@@ -91,33 +103,54 @@ class Indexer:
             # A link is not followed: what it points to is either below the root anyway, or
             # is nobody's transcript.
             return self.forget(path)
-        about = NO_DESCRIPTION if where.agent is None else describe(self._disk, path)
+        about = NO_DESCRIPTION if subject.agent is None else describe(self._disk, path)
+        return self._bring_up(subject, stat, about, afresh=afresh)
+
+    def _index_strand(self, path: str, *, afresh: bool) -> Outcome:
+        strand = self._sources.strand(path)
+        subject = strand and strand_subject(strand, str(self._sources.vault_root))
+        if strand is None or subject is None:
+            return self.forget(path)
+        if self._sources.forgotten(subject.session or subject.stem):
+            return self.forget(path)._replace(action=IGNORED)
+        about = NO_DESCRIPTION
+        if subject.agent is not None:
+            about = describe_sealed(self._sources, strand.head)
+        with Image(self._disk, strand.chain) as image:
+            stat = image.stat()
+        return self._bring_up(subject, stat, about, afresh=afresh)
+
+    def _bring_up(
+        self, subject: Subject, stat: FileStat, about: Description, *, afresh: bool
+    ) -> Outcome:
         with self._writer.transaction() as txn:
-            row = files.load(txn, path)
+            row = files.load(txn, subject.path)
         if row is not None and not afresh and as_known(row, stat) and row.meta == about.state:
             return Outcome(UNCHANGED)
-        return self._open(root, path, where, about, afresh=afresh)
+        return self._open(subject, about, afresh=afresh)
 
-    def _open(
-        self, root: str, path: str, where: Place, about: Description, *, afresh: bool
-    ) -> Outcome:
+    def _open(self, subject: Subject, about: Description, *, afresh: bool) -> Outcome:
+        path = subject.path
         try:
-            handle = self._disk.open_read(path)
+            handle = self._sources.open_read(path)
         except NotFound:
-            return self._missing(root, path)
-        except AccessDenied as refusal:
+            return self._missing(subject.root, path)
+        except (AccessDenied, GenerationDamaged) as refusal:
             return Outcome(REFUSED, refusal=refusal)
         with handle:
             try:
                 with self._writer.transaction() as txn:
-                    row = files.load(txn, path) or self._new_row(txn, root, path, where)
+                    row = files.load(txn, path) or files.add(txn, subject)
                     return self._read(
                         txn,
                         row._replace(tool=about.tool, meta=about.state),
-                        where,
+                        subject,
                         handle,
                         afresh=afresh,
                     )
+            except GenerationDamaged as refusal:
+                self._placers.drop(path)
+                return Outcome(REFUSED, refusal=refusal)
             except BaseException:
                 self._placers.drop(path)
                 raise
@@ -125,12 +158,8 @@ class Indexer:
     def _missing(self, root: str, path: str) -> Outcome:
         return self.forget(path) if deleted(self._disk, root, path) else Outcome(ABSENT)
 
-    def _new_row(self, txn: WriteTxn, root: str, path: str, where: Place) -> FileRow:
-        agent = None if where.agent is None else f"{root}/{where.folder}/{where.agent}"
-        return files.add(txn, path, root, where.folder, agent)
-
     def _read(
-        self, txn: WriteTxn, row: FileRow, where: Place, handle: OpenFile, *, afresh: bool
+        self, txn: WriteTxn, row: FileRow, subject: Subject, handle: OpenFile, *, afresh: bool
     ) -> Outcome:
         stat = handle.stat()
         offset, line = (0, 0)
@@ -143,10 +172,11 @@ class Indexer:
         ids = Ids(txn)
         placer = self._placers.take(row.path, handle, offset)
         session = row.session
-        if session is None and where.session is not None:
-            session = files.session_id(txn, where.session)
-        target = Target(row.id, session, attached, f"{row.root}/{row.folder}")
-        reading = FileReading(txn, ids, target, placer, facts, self._key, offset)
+        if session is None and subject.session is not None:
+            session = files.session_id(txn, subject.session)
+        target = Target(row.id, session, attached, subject.scope, subject.stem)
+        ground = Ground(self._key, self._sources.tombstones)
+        reading = FileReading(txn, ids, target, placer, facts, ground, offset)
         handle.seek(offset)
         reader = Reader(handle, offset=offset, line=line)
         for item in reader:
@@ -157,7 +187,7 @@ class Indexer:
             after = handle.stat()
             stat = after if after.size == reader.end else stat._replace(size=reader.end)
         now = row._replace(
-            session=_session(txn, where, facts),
+            session=_session(txn, subject, facts),
             attached=attached,
             dev=stat.dev,
             ino=stat.ino,
@@ -183,7 +213,7 @@ class Indexer:
     def _settle(
         self, txn: WriteTxn, ids: Ids, touched: set[int], sessions: set[int | None]
     ) -> tuple[str, ...]:
-        fetcher = Fetcher(self._disk)
+        fetcher = Fetcher(self._sources)
         settle(txn, ids, touched, fetcher, self._key)
         for session in sessions:
             if session is not None:
@@ -225,17 +255,17 @@ class Indexer:
 class Fetcher:
     """Reads single copies out of any transcript, and remembers the ones that were not there."""
 
-    def __init__(self, disk: Files) -> None:
-        self._disk = disk
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
         self.stale: set[str] = set()
 
     def __call__(self, path: bytes, offset: int, length: int, expected: bytes) -> bytes | None:
         """The bytes of one copy, checked against its digest; None when they are not there."""
         name = files.unblob(path)
         try:
-            with self._disk.open_read(name) as handle:
+            with self._sources.open_read(name) as handle:
                 data = handle.pread(offset, length)
-        except (NotFound, AccessDenied):
+        except (NotFound, AccessDenied, GenerationDamaged):
             # Not an answer to anybody yet: the caller leaves the record for the next reconcile.
             self.stale.add(name)
             return None
@@ -243,35 +273,6 @@ class Fetcher:
             self.stale.add(name)
             return None
         return data
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    tool_use_id: str | None = None
-
-
-class Description(NamedTuple):
-    """What an agent's `.meta.json` says: the key of the tool call that started it."""
-
-    tool: str | None
-    state: str | None
-
-
-NO_DESCRIPTION = Description(None, None)
-
-
-def describe(disk: Files, transcript: str) -> Description:
-    """Read the description beside an agent's transcript, if there is one."""
-    path = meta_path(transcript)
-    stat = disk.stat(path)
-    if stat is None:
-        return NO_DESCRIPTION
-    try:
-        meta = msgspec.json.decode(disk.read_small(path, META_LIMIT) or b"{}", type=_Meta)
-    except (AccessDenied, msgspec.DecodeError):
-        # A hint only: the main side names the agent as well. A later change is read again.
-        return Description(None, meta_state(stat))
-    tool = f"tool:{clean(meta.tool_use_id)}" if meta.tool_use_id else None
-    return Description(tool, meta_state(stat))
 
 
 def _grown(row: FileRow, stat: FileStat, handle: OpenFile) -> bool:
@@ -283,8 +284,8 @@ def _grown(row: FileRow, stat: FileStat, handle: OpenFile) -> bool:
     )
 
 
-def _session(txn: WriteTxn, where: Place, facts: files.Facts) -> int:
-    name = where.session
+def _session(txn: WriteTxn, subject: Subject, facts: files.Facts) -> int:
+    name = subject.session
     if name is None:  # an old flat agent file names its session only inside
-        name = facts.session or f"agent-{where.agent}"
+        name = facts.session or subject.stem
     return files.session_id(txn, name)

@@ -64,6 +64,14 @@ def set_aside(disk: Files, path: str, now_ms: int) -> str:
     return aside
 
 
+def clear_damaged(disk: Files, path: str) -> None:
+    """Remove every Map that was set aside: it may hold words that were forgotten since."""
+    folder, _, name = path.rpartition("/")
+    for entry in disk.scan(folder):
+        if entry.name.startswith(f"{name}.damaged-"):
+            disk.remove(entry.path)
+
+
 def swap_in(disk: Files, fresh: str, path: str) -> None:
     """Put a complete new Map in the place of the old one. Nothing has either open."""
     for suffix in ("-wal", "-shm"):

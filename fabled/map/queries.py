@@ -7,39 +7,45 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabled.errors import AmbiguousId
 from fabled.map.files import blob, unblob
 from fabled.model import Pointer, Totals
-from fabled.transcript.identity import bare, pack, unpack
-from fabled.transcript.layout import SUFFIX
+from fabled.transcript.identity import BARE_BYTES, bare, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabled.map.db import Row, Snapshot
+    from fabled.transcript.identity import Key
 
 
 def totals(snapshot: Snapshot) -> Totals:
     """Count everything. Cost: one pass over `records`."""
     records, threads = snapshot.rows("SELECT count(*), count(DISTINCT thread) FROM records")[0]
-    count, size = snapshot.rows("SELECT count(*), coalesce(sum(size), 0) FROM files")[0]
-    copies = snapshot.value("SELECT count(*) FROM copies")
+    count, size = snapshot.rows(
+        "SELECT count(*), coalesce(sum(size), 0) FROM files WHERE generation IS NULL"
+    )[0]
+    copies = snapshot.value(
+        "SELECT count(*) FROM copies WHERE file IN (SELECT id FROM files WHERE generation IS NULL)"
+    )
     sessions = snapshot.value("SELECT count(*) FROM sessions")
     return Totals(count, records, copies, threads, sessions, size)
 
 
 _POINTER = (
-    "SELECT r.id, r.uuid, f.path, r.off, r.len, r.digest, r.thread, r.session,"
+    "SELECT r.id, r.uuid, f.stem, f.path, r.off, r.len, r.digest, r.thread, r.session,"
     " role.text, kind.text, r.ts, r.side, r.tokens FROM records r JOIN files f ON f.id = r.file"
     " JOIN names role ON role.id = r.role JOIN names kind ON kind.id = r.kind"
 )
 
 
 def _pointer(row: Row) -> Pointer:
-    path = unblob(row[2])
-    name = unpack(row[1]) if row[1] is not None else bare(_stem(path), row[3])
-    return Pointer._make([row[0], name, path, *row[3:11], bool(row[11]), row[12]])
+    number, key, stem, path, offset = row[:5]
+    nameless = _is_bare(key)
+    name = bare(stem, offset) if nameless else unpack(key)
+    facts = (*row[4:12], bool(row[12]), row[13], nameless)
+    return Pointer._make([number, name, unblob(path), *facts])
 
 
-def _stem(path: str) -> str:
-    return path.rsplit("/", 1)[-1].removesuffix(SUFFIX)
+def _is_bare(key: Key) -> bool:
+    return isinstance(key, bytes) and len(key) == BARE_BYTES
 
 
 def pointers(snapshot: Snapshot, records: Iterable[int]) -> dict[int, Pointer]:
@@ -62,21 +68,16 @@ def record(snapshot: Snapshot, name: str) -> Pointer | None:
     stem, mark, offset = name.rpartition("@")
     if not mark or not offset.isascii() or not offset.isdigit() or len(offset) > 18:
         return None
+    # The offset may be one in the live file, or in an image from before a prune.
     rows = snapshot.rows(
-        f"{_POINTER} WHERE r.uuid IS NULL AND r.id IN"
-        " (SELECT c.rec FROM copies c JOIN files s ON s.id = c.file"
-        "  WHERE c.off = ? AND s.id IN (SELECT id FROM files WHERE path LIKE ? ESCAPE '\\'))",
-        (int(offset), _like("/" + stem + SUFFIX)),
+        f"{_POINTER} WHERE length(r.uuid) = {BARE_BYTES} AND typeof(r.uuid) = 'blob' AND r.id IN"
+        " (SELECT c.rec FROM files s JOIN copies c ON c.file = s.id AND c.off = ?"
+        "  WHERE s.stem = ?)",
+        (int(offset), stem),
     )
-    found = [p for p in map(_pointer, rows) if p.name == name]
-    if len(found) > 1:
-        raise AmbiguousId(f"{name} names {len(found)} records of files with the same name")
-    return found[0] if found else None
-
-
-def _like(ending: str) -> str:
-    escaped = ending.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}"
+    if len(rows) > 1:
+        raise AmbiguousId(f"{name} names {len(rows)} records of files with the same name")
+    return _pointer(rows[0]) if rows else None
 
 
 def thread_key(snapshot: Snapshot, thread: int) -> str:
@@ -121,7 +122,8 @@ def thread_records(snapshot: Snapshot, thread: int) -> list[Pointer]:
     """Every record of a thread: the ones of its largest file in file order, then the rest."""
     home = snapshot.row(
         "SELECT c.file FROM copies c JOIN records r ON r.id = c.rec JOIN files f ON f.id = c.file"
-        " WHERE r.thread = ? GROUP BY c.file ORDER BY f.agent IS NOT NULL, count(*) DESC, f.path"
+        " WHERE r.thread = ? GROUP BY c.file ORDER BY f.agent IS NOT NULL, count(*) DESC,"
+        " f.generation IS NOT NULL, f.generation, f.path"
         " LIMIT 1",
         (thread,),
     )
@@ -164,21 +166,25 @@ def thread_span(snapshot: Snapshot, thread: int) -> Span | None:
 
 
 class Session(NamedTuple):
-    """A session's name and what its files say of it."""
+    """A session's name, what its files say of it, and whether its transcript is there."""
 
     id: int
     name: str
     project: str | None
     folder: str | None
     title: str | None
+    live: bool
 
 
 def session(snapshot: Snapshot, number: int) -> Session | None:
     """The session of a row."""
     row = snapshot.row(
-        "SELECT id, name, project, folder, title FROM sessions WHERE id = ?", (number,)
+        "SELECT id, name, project, folder, title, EXISTS(SELECT 1 FROM files WHERE"
+        " session = sessions.id AND agent IS NULL AND generation IS NULL)"
+        " FROM sessions WHERE id = ?",
+        (number,),
     )
-    return None if row is None else Session(*row)
+    return None if row is None else Session._make([*row[:5], bool(row[5])])
 
 
 def path_known(snapshot: Snapshot, path: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.map.store import DIGEST_BYTES, Copy, Target, add_copies, digest
 from fabled.model import Damage, Placement
-from fabled.transcript.identity import clean
+from fabled.transcript.identity import clean, pack, pack_bare
 from fabled.transcript.records import Record, understand
 
 if TYPE_CHECKING:
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from fabled.map.files import Facts
     from fabled.map.store import Ids
     from fabled.system import OpenFile
+    from fabled.transcript.identity import Key
     from fabled.transcript.reader import Found
     from fabled.transcript.threads import Placer
+    from fabled.vault.tombstones import Tombstones
 
 BATCH_RECORDS = 2000
 BATCH_BYTES = 16 << 20
@@ -35,6 +37,21 @@ class _Entry(NamedTuple):
     found: Found
     digest: bytes
     record: Record
+    key: Key
+    hidden: bool
+
+
+class Ground(NamedTuple):
+    """What is not indexed: signed sentinel spans, and what was forgotten."""
+
+    key: bytes
+    tombstones: Tombstones | None = None
+
+    def hides(self, record: Record, key: Key, seen: bytes) -> bool:
+        """Whether a record was forgotten: it still says where others belong, and no more."""
+        if self.tombstones is None:
+            return False
+        return self.tombstones.record(key, seen if record.node.uuid is None else None)
 
 
 class FileReading:
@@ -46,7 +63,7 @@ class FileReading:
         target: The file's row, session and attachment for new records.
         placer: Knows the records before `offset`.
         facts: Learns from every record; the caller saves it.
-        key: The home's sentinel key.
+        ground: What is not taken in.
         offset: Where the reading starts.
 
     Attributes:
@@ -62,7 +79,7 @@ class FileReading:
         target: Target,
         placer: Placer,
         facts: Facts,
-        key: bytes,
+        ground: Ground,
         offset: int,
     ) -> None:
         self._txn = txn
@@ -70,12 +87,14 @@ class FileReading:
         self._target = target
         self._placer = placer
         self._facts = facts
-        self._key = key
+        self._ground = ground
         self._batch: list[_Entry] = []
         self._batch_bytes = 0
         self.touched: set[int] = set()
         self.agents: set[str] = set()
         self.tentative = False
+        self._offset = offset
+        self._alike: dict[bytes, int] = {}
         self._old = self._begin(offset)
 
     def _begin(self, offset: int) -> dict[int, _Old]:
@@ -105,12 +124,35 @@ class FileReading:
             return
         self.tentative = self.tentative or item.tail
         seen = digest(item.raw) if item.raw is not None else _long_digest(handle, item)
-        record = understand(item.envelope, item.offset, self._key)
-        self._facts.learn(record)
-        self._batch.append(_Entry(item._replace(raw=None), seen, record))
+        record = understand(item.envelope, item.offset, self._ground.key)
+        key = self._bare(seen) if record.node.uuid is None else pack(record.node.uuid)
+        hidden = self._ground.hides(record, key, seen)
+        if not hidden:
+            self._facts.learn(record)
+        self._batch.append(_Entry(item._replace(raw=None), seen, record, key, hidden))
         self._batch_bytes += len(record.text)
         if len(self._batch) >= BATCH_RECORDS or self._batch_bytes >= BATCH_BYTES:
             self._flush()
+
+    def _bare(self, seen: bytes) -> bytes:
+        """The key of the next record without uuid that has this digest."""
+        stem = self._target.stem
+        at = self._alike.get(seen)
+        if at is None:
+            at = 0
+            while self._offset and self._before(pack_bare(stem, seen, at)):
+                at += 1
+        self._alike[seen] = at + 1
+        return pack_bare(stem, seen, at)
+
+    def _before(self, key: bytes) -> bool:
+        """Whether that record has a copy before the place where this reading began."""
+        found = self._txn.value(
+            "SELECT 1 FROM records r JOIN copies c ON c.rec = r.id"
+            " WHERE r.uuid = ? AND c.file = ? AND c.off < ?",
+            (key, self._target.file, self._offset),
+        )
+        return found is not None
 
     def finish(self) -> None:
         """Write what is left, and take out the copies that the file no longer holds."""
@@ -127,20 +169,39 @@ class FileReading:
         self._move(placed.moved)
         fresh: list[Copy] = []
         for entry, placement in zip(self._batch, placed.new, strict=True):
+            if entry.hidden:
+                continue  # an old copy of it goes with the copies that are no longer there
             old = self._old.pop(entry.found.offset, None)
-            if old is not None and (old.length, old.digest) == (entry.found.length, entry.digest):
+            if old is not None and self._same(entry, old):
                 self._keep(entry, old, placement)
                 continue
             if old is not None:
                 self._drop(entry.found.offset, old)
             found = entry.found
             fresh.append(
-                Copy(found.offset, found.length, found.line, entry.digest, entry.record, placement)
+                Copy(
+                    entry.key,
+                    found.offset,
+                    found.length,
+                    found.line,
+                    entry.digest,
+                    entry.record,
+                    placement,
+                )
             )
         self.touched |= add_copies(self._txn, self._ids, self._target, fresh)
         self._spawn()
         self._batch = []
         self._batch_bytes = 0
+
+    def _same(self, entry: _Entry, old: _Old) -> bool:
+        if (old.length, old.digest) != (entry.found.length, entry.digest):
+            return False
+        if entry.record.node.uuid is not None:
+            return True
+        # Another record of the same bytes may have gone from before it.
+        known = self._txn.value("SELECT uuid FROM records WHERE id = ?", (old.rec,))
+        return bool(known == entry.key)
 
     def _keep(self, entry: _Entry, old: _Old, placement: Placement | None) -> None:
         now = (self._ids.thread(placement), placement.rule if placement is not None else None)
@@ -174,6 +235,8 @@ class FileReading:
     def _spawn(self) -> None:
         rows: list[Row] = []
         for entry in self._batch:
+            if entry.hidden:
+                continue
             for agent in entry.record.spawns:
                 scoped = agent if agent.startswith("tool:") else f"{self._target.folder}/{agent}"
                 name = clean(scoped)

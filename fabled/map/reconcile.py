@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fabled.map.db import Snapshot
     from fabled.map.files import FileRow
     from fabled.system import Files, FileStat
+    from fabled.vault.catalogue import Catalogue
+    from fabled.vault.values import Generation
 
 DEPTH = 8
 """Folders below a root that are looked into; the client uses at most six."""
@@ -34,6 +36,7 @@ class Survey(NamedTuple):
     """One root compared with the Map.
 
     Attributes:
+        root: The projects folder, or the Vault's folder.
         present: False when the root is missing, unlistable, or empty though the Map knows
             files below it; nothing is concluded then.
         dirty: Files to read, the most recently changed first.
@@ -43,6 +46,7 @@ class Survey(NamedTuple):
             below them stays.
     """
 
+    root: str
     present: bool
     dirty: list[Dirty]
     gone: list[str]
@@ -93,7 +97,7 @@ def survey(snapshot: Snapshot, disk: Files, root: str) -> Survey:
     known = {row.path: row for row in files.every(snapshot, root)}
     walk = _Walk(disk)
     if not walk.below(root, 0):
-        return Survey(present=False, dirty=[], gone=[], seen=0, refused=walk.refused)
+        return Survey(root, present=False, dirty=[], gone=[], seen=0, refused=walk.refused)
     dirty: list[Dirty] = []
     seen = 0
     for path in walk.transcripts:
@@ -111,7 +115,47 @@ def survey(snapshot: Snapshot, disk: Files, root: str) -> Survey:
         dirty.append(Dirty(root, path, size, stat.mtime_ns))
     dirty.sort(key=lambda d: (-d.mtime_ns, d.path))
     gone = [path for path in known if not _hidden(path, walk.refused)]
-    return Survey(present=True, dirty=dirty, gone=gone, seen=seen, refused=walk.refused)
+    return Survey(root, present=True, dirty=dirty, gone=gone, seen=seen, refused=walk.refused)
+
+
+def survey_vault(snapshot: Snapshot, catalogue: Catalogue) -> Survey:
+    """Compare the Vault with the Map. Cost: nothing but memory, once its sidecars were read."""
+    root = catalogue.root
+    known = {row.path: row for row in files.every(snapshot, root)}
+    try:
+        strands = catalogue.strands()
+    except AccessDenied as refusal:
+        return Survey(root, False, [], [], 0, {root: refusal.message})
+    dirty: list[Dirty] = []
+    seen = 0
+    for strand in strands:
+        imported = strand.head.card.imported
+        if not imported and place(strand.head.card.path) is None:
+            continue
+        seen += 1
+        row = known.pop(strand.path, None)
+        meta = sealed_meta(catalogue, strand.head)
+        state = None if meta is None else sealed_state(meta)
+        if row is None or row.size != strand.head.end or row.meta != state:
+            begun = 0 if row is None else row.settled
+            size = max(0, strand.head.end - begun)
+            dirty.append(Dirty(root, strand.path, size, strand.head.card.mtime_ns))
+    dirty.sort(key=lambda d: (-d.mtime_ns, d.path))
+    return Survey(root, True, dirty, sorted(known), seen, {})
+
+
+def sealed_meta(catalogue: Catalogue, transcript: Generation) -> Generation | None:
+    """The newest generation of the description beside an agent's transcript."""
+    path = transcript.card.path
+    if "/subagents/" not in path or transcript.card.imported:
+        return None
+    lineage = catalogue.lineage(transcript.origin._replace(path=meta_path(path)))
+    return lineage[-1] if lineage else None
+
+
+def sealed_state(meta: Generation) -> str:
+    """What tells one sealed description from the next."""
+    return f"generation {meta.card.number}"
 
 
 def as_known(row: FileRow, stat: FileStat) -> bool:

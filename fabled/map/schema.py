@@ -1,9 +1,9 @@
 """The Map's tables, and the numbered, named steps that lead to them.
 
 `copies` is ground truth: every occurrence of every record in every file. `records`
-holds what is derived from it: the best pointer (longest copy, ties to the first file
-by path, then by offset), the thread, and what the best copy says. The Map is
-disposable; nothing lives only here that the transcripts cannot give back.
+holds what is derived from it: the best pointer (see `map.store.settle`), the thread,
+and what the best copy says. The Map is disposable; nothing lives only here that the
+transcripts and the Vault cannot give back.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Migration(NamedTuple):
     name: str
     statements: tuple[str, ...]
 
+
+_DERIVED = ("copies", "records", "spawns", "damage", "files", "threads", "sessions")
 
 MIGRATIONS = (
     Migration(
@@ -70,6 +72,17 @@ MIGRATIONS = (
             # spread, so that no single commit pays for them (measured: p99 11 ms -> 0.7 ms).
             "INSERT INTO fts(fts, rank) VALUES('hashsize', 33554432)",
             "INSERT INTO fts(fts, rank) VALUES('automerge', 16)",
+        ),
+    ),
+    Migration(
+        "generations of the Vault",
+        (
+            # Records without uuid get another key: everything is read again.
+            *(f"DELETE FROM {table}" for table in _DERIVED),
+            "INSERT INTO fts(fts) VALUES('delete-all')",
+            "ALTER TABLE files ADD COLUMN generation INTEGER",  # its number; NULL: a live file
+            "ALTER TABLE files ADD COLUMN stem TEXT",  # the live file's name without suffix
+            "CREATE INDEX files_stem ON files(stem)",
         ),
     ),
 )

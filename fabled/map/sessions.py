@@ -11,8 +11,17 @@ if TYPE_CHECKING:
     from fabled.map.db import Row, Snapshot
 
 
+class LiveRow(NamedTuple):
+    """A live transcript as it was when it was last read."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    session: str
+
+
 class SessionRow(NamedTuple):
-    """One line of `fablectl sessions`; `live_path` is None when only agents' files are left."""
+    """One line of `fablectl sessions`; `live_path` is None when the client deleted it."""
 
     id: int
     session: str
@@ -24,13 +33,15 @@ class SessionRow(NamedTuple):
     records: int
     bytes: int
     live_path: str | None
+    live: tuple[LiveRow, ...] = ()
 
 
 _SESSION = (
     "SELECT s.id, s.name, s.project, s.title, min(r.ts), max(r.ts), count(DISTINCT r.thread),"
     " count(DISTINCT r.id),"
-    " (SELECT coalesce(sum(size), 0) FROM files WHERE session = s.id),"
-    " (SELECT path FROM files WHERE session = s.id AND agent IS NULL ORDER BY path LIMIT 1)"
+    " (SELECT coalesce(sum(size), 0) FROM files WHERE session = s.id AND generation IS NULL),"
+    " (SELECT path FROM files WHERE session = s.id AND agent IS NULL AND generation IS NULL"
+    " ORDER BY path LIMIT 1)"
     " FROM sessions s"
     " LEFT JOIN files f ON f.session = s.id LEFT JOIN copies c ON c.file = f.id"
     " LEFT JOIN records r ON r.id = c.rec"
@@ -43,11 +54,15 @@ def listing(snapshot: Snapshot, project: str | None = None) -> list[SessionRow]:
     rows = snapshot.rows(
         f"{_SESSION} WHERE {where} GROUP BY s.id ORDER BY max(r.ts) DESC, s.name", values
     )
-    return [_row(row) for row in rows]
+    live: dict[str, list[LiveRow]] = {}
+    for file in live_files(snapshot):
+        live.setdefault(file.session, []).append(file)
+    return [_row(row, live.get(row[1], [])) for row in rows]
 
 
-def _row(row: Row) -> SessionRow:
-    return SessionRow._make([*row[:9], None if row[9] is None else unblob(row[9])])
+def _row(row: Row, live: list[LiveRow]) -> SessionRow:
+    path = None if row[9] is None else unblob(row[9])
+    return SessionRow._make([*row[:9], path, tuple(live)])
 
 
 def one(snapshot: Snapshot, name: str) -> SessionRow | None:
@@ -66,7 +81,8 @@ def one(snapshot: Snapshot, name: str) -> SessionRow | None:
         raise AmbiguousId(f"{name} is the beginning of several sessions")
     if not rows:
         return None
-    return _row(snapshot.rows(f"{_SESSION} WHERE s.id = ? GROUP BY s.id", rows[0])[0])
+    found = snapshot.rows(f"{_SESSION} WHERE s.id = ? GROUP BY s.id", rows[0])[0]
+    return _row(found, live_files(snapshot, rows[0][0]))
 
 
 def project_filter(project: str | None, column: str = "s.id") -> tuple[str, tuple[object, ...]]:
@@ -103,7 +119,7 @@ def files_of(snapshot: Snapshot, session: int) -> list[FileRow]:
         "SELECT path, CASE WHEN agent IS NULL THEN 'main' ELSE 'subagent' END, size, settled,"
         " (SELECT count(*) FROM copies WHERE file = files.id),"
         " (SELECT count(*) FROM damage WHERE file = files.id)"
-        " FROM files WHERE session = ? ORDER BY agent IS NOT NULL, path",
+        " FROM files WHERE session = ? AND generation IS NULL ORDER BY agent IS NOT NULL, path",
         (session,),
     )
     return [FileRow._make([unblob(row[0]), *row[1:]]) for row in rows]
@@ -123,7 +139,7 @@ def damage_of(snapshot: Snapshot, session: int) -> list[DamageRow]:
     """What the reader could not parse in a session's files."""
     rows = snapshot.rows(
         "SELECT f.path, d.off, d.len, d.line, d.reason FROM damage d JOIN files f ON f.id = d.file"
-        " WHERE f.session = ? ORDER BY f.path, d.off",
+        " WHERE f.session = ? AND f.generation IS NULL ORDER BY f.path, d.off",
         (session,),
     )
     return [DamageRow._make([unblob(row[0]), *row[1:]]) for row in rows]
@@ -138,6 +154,34 @@ def threads_of(snapshot: Snapshot, session: int) -> list[int]:
         (session,),
     )
     return [int(row[0]) for row in rows]
+
+
+def live_files(snapshot: Snapshot, session: int | None = None) -> list[LiveRow]:
+    """Every live transcript, agents' included; of one session, if one is given."""
+    where, values = ("", ()) if session is None else (" AND f.session = ?", (session,))
+    rows = snapshot.rows(
+        "SELECT f.path, f.size, f.mtime_ns, s.name FROM files f"
+        f" JOIN sessions s ON s.id = f.session WHERE f.generation IS NULL{where}"
+        " ORDER BY f.agent IS NOT NULL, f.path",
+        values,
+    )
+    return [LiveRow._make([unblob(row[0]), *row[1:]]) for row in rows]
+
+
+def stems_of(snapshot: Snapshot, session: int) -> frozenset[str]:
+    """Names, without suffix, of a session's own transcripts; an agent's only when it lies flat."""
+    rows = snapshot.rows(
+        "SELECT f.stem, s.name FROM files f JOIN sessions s ON s.id = f.session"
+        " WHERE f.session = ? AND (f.agent IS NULL OR f.path NOT LIKE '%/subagents/%')",
+        (session,),
+    )
+    return frozenset(str(name) for row in rows for name in row)
+
+
+def paths_of(snapshot: Snapshot, session: int) -> list[str]:
+    """Every file and strand of a session."""
+    rows = snapshot.rows("SELECT path FROM files WHERE session = ? ORDER BY path", (session,))
+    return [unblob(row[0]) for row in rows]
 
 
 class QuietRow(NamedTuple):
@@ -156,7 +200,8 @@ def unchanged_since(snapshot: Snapshot, root: str, mtime_ns: int) -> list[QuietR
     rows = snapshot.rows(
         "SELECT f.path, f.mtime_ns, s.name, s.project, s.title, f.size FROM files f"
         " JOIN sessions s ON s.id = f.session"
-        " WHERE f.root = ? AND f.agent IS NULL AND f.mtime_ns < ? ORDER BY f.mtime_ns, f.path",
+        " WHERE f.root = ? AND f.agent IS NULL AND f.generation IS NULL AND f.mtime_ns < ?"
+        " ORDER BY f.mtime_ns, f.path",
         (blob(root), mtime_ns),
     )
     return [QuietRow._make([unblob(row[0]), *row[1:]]) for row in rows]

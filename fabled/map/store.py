@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fabled.map.files import blob
 from fabled.transcript.envelope import Envelope
-from fabled.transcript.identity import Key, pack
 from fabled.transcript.records import Record, understand
 from fabled.transcript.tolerant import decode_as
 from fabled.transcript.words import parts
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from fabled.map.db import Row, WriteTxn
     from fabled.model import Placement
+    from fabled.transcript.identity import Key
 
 DIGEST_BYTES = 8
 PROMPT_ID_RULE = 1
@@ -34,8 +34,9 @@ def digest(data: bytes) -> bytes:
 
 
 class Copy(NamedTuple):
-    """One occurrence of a record in the file being read."""
+    """One occurrence of a record in the file being read; `key` is the record's identity."""
 
+    key: Key
     offset: int
     length: int
     line: int
@@ -85,13 +86,15 @@ class Target(NamedTuple):
 
     Attributes:
         attached: The thread that spawned this file's agent.
-        folder: Path of the project folder: agents' ids are only unique below it.
+        folder: Path of the live project folder: agents' ids are only unique below it.
+        stem: The live file's name without suffix.
     """
 
     file: int
     session: int | None
     attached: int | None
     folder: str
+    stem: str
 
 
 def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> set[int]:
@@ -106,19 +109,17 @@ def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> s
     record_rows: list[Row] = []
     text_rows: list[Row] = []
     for copy in copies:
-        key = pack(copy.record.node.uuid) if copy.record.node.uuid is not None else None
-        known = _known(txn, fresh, key)
+        known = _known(txn, fresh, copy.key)
         thread = ids.thread(copy.placement)
         rule = copy.placement.rule if copy.placement is not None else None
         if known is None:
             known = ids.next_record
             ids.next_record += 1
-            if key is not None:
-                fresh[key] = known
+            fresh[copy.key] = known
             effective = thread if rule == PROMPT_ID_RULE else target.attached or thread
             pointer = (target.file, copy.offset, copy.length, copy.digest)
             said = _said(ids, copy.record)
-            record_rows.append((known, key, *pointer, effective, target.session, *said))
+            record_rows.append((known, copy.key, *pointer, effective, target.session, *said))
             text_rows += _text_row(known, copy.record)
         else:
             touched.add(known)
@@ -131,9 +132,7 @@ def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> s
     return touched
 
 
-def _known(txn: WriteTxn, fresh: dict[Key, int], key: Key | None) -> int | None:
-    if key is None:
-        return None
+def _known(txn: WriteTxn, fresh: dict[Key, int], key: Key) -> int | None:
     found = fresh.get(key)
     return (
         found if found is not None else txn.value("SELECT id FROM records WHERE uuid = ?", (key,))
@@ -155,7 +154,8 @@ def _text_row(number: int, record: Record) -> list[Row]:
 
 
 _COPIES = (
-    "SELECT c.file, c.off, c.len, c.digest, c.thread, c.rule, f.attached, f.session, f.path"
+    "SELECT c.file, c.off, c.len, c.digest, c.thread, c.rule, f.attached, f.session, f.path,"
+    " f.generation"
     " FROM copies c JOIN files f ON f.id = c.file WHERE c.rec = ?"
 )
 
@@ -176,7 +176,7 @@ def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, key: b
             txn.run("DELETE FROM records WHERE id = ?", (number,))
             txn.run("DELETE FROM fts WHERE rowid = ?", (number,))
             continue
-        best = min(copies, key=lambda c: (-c[2], c[8], c[1]))
+        best = _best(copies)
         pointer = (best[0], best[1], best[2], best[3], _thread(copies), best[7])
         now = txn.row(
             "SELECT file, off, len, digest, thread, session FROM records WHERE id = ?", (number,)
@@ -191,11 +191,28 @@ def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, key: b
             _index_again(txn, ids, number, best, fetch, key)
 
 
+def _best(copies: list[Row]) -> Row:
+    """The copy to read: longest; what the earliest generation says; a live one of those first.
+
+    A prune may have given a copy other links in the same length, so among the longest it is
+    the earliest generation that decides; its very bytes are read faster from a live file.
+    """
+    longest = max(c[2] for c in copies)
+    candidates = [c for c in copies if c[2] == longest]
+    original = min(candidates, key=_earliest)[3]
+    same = [c for c in candidates if c[3] == original]
+    return min(same, key=lambda c: (c[9] is not None, c[9] or 0, c[8], c[1]))
+
+
+def _earliest(copy: Row) -> tuple[bool, int, bytes, int]:
+    return (copy[9] is None, copy[9] or 0, copy[8], copy[1])
+
+
 def _thread(copies: list[Row]) -> int | None:
     placed = [c for c in copies if c[4] is not None or c[6] is not None]
     if not placed:
         return None
-    first = min(placed, key=lambda c: (c[5] if c[5] is not None else 9, c[8], c[1]))
+    first = min(placed, key=lambda c: (c[5] if c[5] is not None else 9, *_earliest(c)))
     return int(first[4] if first[5] == PROMPT_ID_RULE or first[6] is None else first[6])
 
 

@@ -11,7 +11,7 @@ from fabled.transcript.tolerant import decode_as
 
 if TYPE_CHECKING:
     from fabled.model import Pointer
-    from fabled.system import Files
+    from fabled.system import Opener
 
 HOLD = 32 << 20
 """Longer records are shown by their marker only; `block` gives them whole."""
@@ -48,7 +48,7 @@ class _Seen(NamedTuple):
         return self.pointer.kind in {"user", "assistant"}
 
 
-def turns(disk: Files, pointers: list[Pointer]) -> list[Turn]:
+def turns(disk: Opener, pointers: list[Pointer]) -> list[Turn]:
     """The turns of one thread, in the order given, hidden machinery left out.
 
     Raises:
@@ -68,7 +68,7 @@ def turns(disk: Files, pointers: list[Pointer]) -> list[Turn]:
     return shown
 
 
-def _look(disk: Files, pointer: Pointer) -> _Seen:
+def _look(disk: Opener, pointer: Pointer) -> _Seen:
     if pointer.length > HOLD:
         return _Seen(pointer, pointer.name, None, None, "", None)
     outer = envelope(read(disk, pointer))

@@ -13,7 +13,7 @@ from fabled.transcript.sentinel import wrap
 if TYPE_CHECKING:
     from fabled.map.db import Snapshot
     from fabled.model import Filter
-    from fabled.system import Files
+    from fabled.system import Opener
 
 MOST_THREADS = 8
 LEAST_TOKENS = 300
@@ -30,7 +30,7 @@ class Packed(NamedTuple):
 
 
 def pack(
-    snapshot: Snapshot, disk: Files, text: str, wanted: Filter, budget: int, key: bytes
+    snapshot: Snapshot, disk: Opener, text: str, wanted: Filter, budget: int, key: bytes
 ) -> Packed:
     """The best threads in the order of their rank; each may take half of what is left.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabled.errors import AccessDenied, StaleIndex
+from fabled.errors import AccessDenied, GenerationDamaged, StaleIndex
 from fabled.map import queries
 from fabled.map.db import Interrupted
 from fabled.map.search import hits, newest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabled.map.db import Snapshot
-    from fabled.system import Files
+    from fabled.system import Opener
 
 RECORDS_SHOWN = 3
 """Records shown with a thread or a session."""
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     stale: tuple[str, ...]
 
 
-def search(snapshot: Snapshot, disk: Files, request: Request) -> Answer:
+def search(snapshot: Snapshot, disk: Opener, request: Request) -> Answer:
     """The best threads, sessions or records for a question.
 
     Text that matches nothing gives no results; there is no text that gives an error.
@@ -118,7 +118,7 @@ def _score(group: Iterable[Hit]) -> float:
 
 def _describe(
     snapshot: Snapshot,
-    disk: Files,
+    disk: Opener,
     group: Group,
     request: Request,
     question: Question,
@@ -134,7 +134,6 @@ def _describe(
     return {
         **described,
         "score": round(group.score, 6),
-        "vanished": False,
         "records": [
             {
                 "uuid": found[hit.record].name,
@@ -163,16 +162,17 @@ def thread_facts(snapshot: Snapshot, best: Pointer, session: int | None = None) 
         "last_ts": iso(span.last_ms if span else best.ts_ms),
         "turns": span.turns if span else 0,
         "est_tokens": span.tokens if span else best.tokens,
+        "vanished": about is not None and not about.live,
     }
 
 
-def _snippet(disk: Files, pointer: Pointer, question: Question, stale: set[str]) -> str | None:
+def _snippet(disk: Opener, pointer: Pointer, question: Question, stale: set[str]) -> str | None:
     try:
         data = read(disk, pointer)
     except StaleIndex as fault:
         stale.add(fault.path)
         return None  # no words are better than wrong ones
-    except AccessDenied:
+    except (AccessDenied, GenerationDamaged):
         return None
     return snippet(searchable(spoken(envelope(data)).parts), question.words)
 

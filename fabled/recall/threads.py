@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fabled.errors import AccessDenied, NotFound, StaleIndex
+from fabled.errors import AccessDenied, GenerationDamaged, NotFound, StaleIndex
 from fabled.map import queries
 from fabled.recall.conversation import turns
 from fabled.recall.render import Rendered, Room, render
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fabled.map.db import Snapshot
     from fabled.model import Pointer
-    from fabled.system import Files
+    from fabled.system import Opener
 
 LONG_OPENING = 4 << 20
 
@@ -48,7 +48,7 @@ def find(snapshot: Snapshot, text: str) -> list[Pointer]:
 
 
 def show(
-    snapshot: Snapshot, disk: Files, text: str, budget: int, key: bytes, *, sentinel: bool
+    snapshot: Snapshot, disk: Opener, text: str, budget: int, key: bytes, *, sentinel: bool
 ) -> dict[str, Any]:
     """A thread as the socket gives it.
 
@@ -82,7 +82,7 @@ def show(
 
 
 def rendered_thread(
-    disk: Files, pointers: list[Pointer], facts: dict[str, Any], space: Room, key: bytes
+    disk: Opener, pointers: list[Pointer], facts: dict[str, Any], space: Room, key: bytes
 ) -> Rendered:
     """The text of a thread under a heading that says what it is, as far as there is room."""
     heading = (
@@ -99,7 +99,7 @@ def rendered_thread(
     return rendered._replace(text=f"{heading}\n\n{rendered.text}")
 
 
-def raw(disk: Files, pointers: list[Pointer]) -> Iterator[bytes]:
+def raw(disk: Opener, pointers: list[Pointer]) -> Iterator[bytes]:
     """The thread's records as JSONL: each record's exact bytes and a newline.
 
     Raises:
@@ -111,13 +111,13 @@ def raw(disk: Files, pointers: list[Pointer]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def opening_line(snapshot: Snapshot, disk: Files, thread: int) -> str | None:
+def opening_line(snapshot: Snapshot, disk: Opener, thread: int) -> str | None:
     """The first words of what opened a thread; None where they cannot be read now."""
     pointer = queries.opening(snapshot, thread)
     if pointer is None or pointer.length > LONG_OPENING:
         return None
     try:
         said = spoken(envelope(read(disk, pointer)))
-    except (StaleIndex, AccessDenied):
+    except (StaleIndex, AccessDenied, GenerationDamaged):
         return None  # a heading is not worth an error; the thread itself will say so
     return clean(heading(" ".join(part.text for part in said.parts if part.text))) or None

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabled.model import Pointer
-    from fabled.system import Files, OpenFile
+    from fabled.system import Opener, OpenFile
 
 CHUNK = 1 << 20
 WHOLE = 8 << 20
 """Longer records are streamed, not held."""
 
 
-def read(disk: Files, pointer: Pointer) -> bytes:
+def read(disk: Opener, pointer: Pointer) -> bytes:
     """The record's bytes, identical to what the client wrote.
 
     Raises:
@@ -31,7 +31,7 @@ def read(disk: Files, pointer: Pointer) -> bytes:
     return b"".join(stream(disk, pointer))
 
 
-def stream(disk: Files, pointer: Pointer) -> Iterator[bytes]:
+def stream(disk: Opener, pointer: Pointer) -> Iterator[bytes]:
     """The record's bytes in pieces; all of them are checked before the first is given.
 
     Raises:

@@ -168,6 +168,10 @@ class PosixNewFile(PosixOpenFile):
             if isinstance(model, PosixOpenFile):
                 _copy_attributes(model.fd, self.fd)
 
+    def set_mode(self, mode: int) -> None:
+        with refusals(self.path):
+            self._effects.change_mode(self.fd, mode)
+
     def set_mtime(self, mtime_ns: int) -> None:
         with refusals(self.path):
             self._effects.set_times(self.fd, mtime_ns, mtime_ns)
@@ -235,15 +239,19 @@ class PosixFiles:
         with refusals(folder), os.scandir(folder) as found:
             return sorted(_entry(folder, item) for item in found)
 
-    def make_private_dir(self, path: str) -> None:
+    def make_dirs(self, path: str) -> None:
         with refusals(path):
             missing = [path]
             while not os.path.lexists(missing[-1]):
-                missing.append(os.path.dirname(missing[-1]) or ".")
+                missing.append(_folder(missing[-1]))
             for folder in reversed(missing[:-1]):
-                with contextlib.suppress(FileExistsError):  # somebody else was first: checked below
+                with contextlib.suppress(FileExistsError):  # somebody else was first
                     self._effects.make_dir(folder, PRIVATE_DIR)
                     self._effects.sync_folder(_folder(folder))
+
+    def make_private_dir(self, path: str) -> None:
+        self.make_dirs(path)
+        with refusals(path):
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._tighten(path, fd)

@@ -73,6 +73,9 @@ class NewFile(OpenFile, Protocol):
     def take_after(self, model: OpenFile) -> None:
         """The mode, times and extended attributes of another file."""
 
+    def set_mode(self, mode: int) -> None:
+        """Its permissions."""
+
     def set_mtime(self, mtime_ns: int) -> None:
         """When it counts as changed last; later writes change that again."""
 
@@ -98,6 +101,13 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Let go; the file stays, because unlinking a lock file breaks locks."""
+
+
+class Opener(Protocol):
+    """Whatever opens what a path names; raises as `Files.open_read` does."""
+
+    def open_read(self, path: str) -> OpenFile:
+        """Open it for reading; the caller closes it."""
 
 
 class Files(Protocol):
@@ -134,6 +144,9 @@ class Files(Protocol):
 
     def append(self, path: str, data: bytes) -> None:
         """Add bytes to the end of a file, made with mode 0600 if there is none, durably."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make the folder's missing parts, mode 0700; what is there stays as it is."""
 
     def write_private(self, path: str, data: bytes) -> None:
         """Replace the file by these bytes, mode 0600, durably: the old or the new, never a mix."""

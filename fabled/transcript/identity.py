@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from functools import lru_cache
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -33,6 +35,28 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+BARE_BYTES = 24
+
+
+def pack_bare(stem: str, digest: bytes, occurrence: int) -> bytes:
+    """The key of a record without uuid: its bytes, and which of its like it is in its file.
+
+    The same in every copy of a transcript, live or sealed, whole or pruned, so that a copy
+    of the record is a copy and not another record.
+
+    Args:
+        stem: The transcript's name without suffix.
+        digest: Eight bytes of hash over the record's bytes.
+        occurrence: How many records with these very bytes precede it in the file.
+    """
+    return _lineage(stem) + digest + occurrence.to_bytes(8, "big")
+
+
+@lru_cache(maxsize=64)
+def _lineage(stem: str) -> bytes:
+    return hashlib.sha256(stem.encode("utf-8", "surrogateescape")).digest()[:8]
 
 
 def bare(stem: str, offset: int) -> str:

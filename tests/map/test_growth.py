@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from fabled.system import real
+from fabled.vault.store import Vault
+from fabled.vault.values import Origin, Receipt
 from tests.support.dump import dump
 from tests.support.maps import Library
 from tests.support.transcripts import line, prompt, record, reply, tool_call, tool_result, uid
@@ -130,6 +133,23 @@ class Growth(RuleBasedStateMachine):
     def forget_folder(self):
         shutil.rmtree(self.root / "-b", ignore_errors=True)
 
+    @rule()
+    def seal(self):
+        self.library.seal()
+
+    @rule(name=files, keep=st.integers(0, 6))
+    def prune(self, name, keep):
+        path = self.path(name)
+        if not path.exists():
+            return
+        origin = Origin(str(self.root), name)
+        fresh = path.with_suffix(".tmp")
+        fresh.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[keep:]))
+        receipt = Receipt(0, "lean", "resume", 0, 0, {}, 0)
+        with real().files.open_read(str(fresh)) as image:
+            self.library.vault.keep_pruned(origin, image, image.stat().size, receipt)
+        fresh.replace(path)
+
     @precondition(lambda self: hasattr(self, "library"))
     @rule()
     def reconcile(self):
@@ -140,7 +160,9 @@ class Growth(RuleBasedStateMachine):
             return
         self.library.reconcile()
         (self.folder / "scratch").mkdir()
-        with Library(self.folder / "scratch", self.root) as fresh:
+        old = self.library.vault
+        vault = Vault(old._files, old._clock, old.root, "zstd")
+        with Library(self.folder / "scratch", self.root, vault) as fresh:
             fresh.reconcile()
             expected = dump(fresh.snapshots)
         found = dump(self.library.snapshots)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabled.transcript.identity import unpack
+from fabled.transcript.identity import BARE_BYTES, unpack
 
 _QUERIES = {
     "files": (
@@ -54,5 +54,7 @@ def _rows(snapshot, sql):
 
 def _plain(value):
     if isinstance(value, bytes):
+        if len(value) == BARE_BYTES and not value.startswith(b"/"):
+            return value.hex()
         return unpack(value) if len(value) == 16 else value.decode("utf-8", "surrogateescape")
     return value

@@ -1,0 +1,210 @@
+"""`forget`: a session or a thread leaves the Map and the Vault for good.
+
+First the tombstones, durably: whatever happens then, nothing brings it back. Then the
+Vault, then the Map, then what a database keeps of deleted words. What a crash leaves
+undone is found in the list of intentions at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fabled.errors import DaemonBusy, NotFound
+from fabled.map import fidelity, sessions
+from fabled.recall import threads
+from fabled.recall.search import thread_facts
+from fabled.recall.verbatim import read
+from fabled.transcript.identity import pack
+from fabled.vault import forgetting
+from fabled.vault import journal as events
+from fabled.vault.journal import News
+from fabled.vault.values import Origin
+
+if TYPE_CHECKING:
+    from fabled.daemon.keeper import Keeper
+    from fabled.map.db import Snapshot
+    from fabled.model import Pointer
+    from fabled.transcript.identity import Key
+    from fabled.vault.values import Generation
+
+INTENT = "forgetting.json"
+LIMIT = 64 << 20
+SCRUB_S = 300.0
+_SPILLED = re.compile(rb'[\\/]([^\\/"]{1,255})[\\/]+(tool-results[\\/]+[A-Za-z0-9_.-]{1,200})')
+
+
+class Doomed(NamedTuple):
+    """What is to be forgotten.
+
+    Attributes:
+        kind: session or thread.
+        stems: Names of files (without suffix) that are not to be read any more.
+        keys: Records that are not to be read any more.
+        whole: Origins of which every generation goes.
+        partly: Origins whose generations are written anew without those records.
+        paths: Live files and strands that the Map has to look at again.
+    """
+
+    kind: str
+    name: str
+    session: str | None
+    stems: frozenset[str]
+    keys: frozenset[Key]
+    records: int
+    whole: frozenset[Origin]
+    partly: frozenset[Origin]
+    paths: tuple[str, ...]
+    live: tuple[str, ...]
+
+
+def forget(keeper: Keeper, name: str, *, dry_run: bool) -> dict[str, Any]:
+    """Forget a session or a thread, or say what would go.
+
+    Raises:
+        NotFound: Nothing bears that name.
+        AmbiguousId: Several things do.
+        DaemonBusy: Something else writes the Vault.
+        DiskFull: There is no room to write generations anew: nothing is lost, and forgetting
+            goes on at the next start.
+    """
+    doomed = look(keeper, name)
+    generations = [one for origin in doomed.whole | doomed.partly for one in _of(keeper, origin)]
+    reply = {
+        "name": doomed.name,
+        "kind": doomed.kind,
+        "records": doomed.records,
+        "generations": len(generations),
+        "bytes": sum(one.card.stored for one in generations),
+        "live": "untouched" if doomed.live else "absent",
+        "applied": not dry_run,
+    }
+    if dry_run:
+        return reply
+    with keeper.alone():
+        keeper.tombstones.bury(doomed.stems, doomed.keys)
+        _write_intent(keeper, doomed)
+        detail = {"kind": doomed.kind, "records": doomed.records}
+        keeper.journal.write([News(events.FORGOTTEN, doomed.session, None, None, detail)])
+        finish(keeper)
+    again = set(doomed.paths)
+    for origin in doomed.partly:
+        again |= {strand.path for strand in _strands(keeper, origin)}
+    keeper.desk.queue(sorted(again), live=True, afresh=True)
+    keeper.desk.refresh(sorted(again), SCRUB_S)
+    if not keeper.desk.ask_scrub().wait(SCRUB_S):
+        raise DaemonBusy("the Map is still being cleaned of deleted words")
+    return reply
+
+
+def look(keeper: Keeper, name: str) -> Doomed:
+    """What a name stands for; raises as `forget`."""
+    with keeper.snapshots.snapshot() as snapshot:
+        row = sessions.one(snapshot, name)
+        if row is not None:
+            return _session(keeper, snapshot, row)
+        if name in keeper.shelf.view().by_session:
+            return _sealed_session(keeper, name)
+        return _thread(keeper, snapshot, name)
+
+
+def _session(keeper: Keeper, snapshot: Snapshot, row: sessions.SessionRow) -> Doomed:
+    doomed = _sealed_session(keeper, row.session)
+    stems, paths = sessions.stems_of(snapshot, row.id), sessions.paths_of(snapshot, row.id)
+    live = tuple(file.path for file in row.live)
+    by_path = keeper.shelf.view().by_path
+    more = {by_path[path][0].origin for path in live if path in by_path}
+    return doomed._replace(
+        stems=doomed.stems | stems,
+        records=row.records,
+        whole=doomed.whole | more,
+        paths=tuple(paths),
+        live=live,
+    )
+
+
+def _sealed_session(keeper: Keeper, session: str) -> Doomed:
+    found = keeper.shelf.view().by_session.get(session, [])
+    origins = frozenset(one.origin for one in found)
+    none = frozenset[Origin]()
+    stems = frozenset({session})
+    return Doomed("session", session, session, stems, frozenset(), 0, origins, none, (), ())
+
+
+def _thread(keeper: Keeper, snapshot: Snapshot, name: str) -> Doomed:
+    pointers = threads.find(snapshot, name)
+    facts = thread_facts(snapshot, pointers[0])
+    places = fidelity.places(snapshot, [pointer.id for pointer in pointers])
+    sealed = {path for path, generation in places if generation is not None}
+    strands = {s.path: s for s in keeper.vault.catalogue.strands() if s.path in sealed}
+    partly = frozenset(strand.head.origin for strand in strands.values())
+    spilled = {path for pointer in pointers for path in _spilled(keeper, pointer)}
+    every = keeper.vault.catalogue.generations()
+    whole = frozenset(one.origin for one in every if one.card.path.partition("/")[2] in spilled)
+    return Doomed(
+        "thread",
+        str(facts["thread"]),
+        facts["session"],
+        frozenset(spilled),
+        frozenset(_key(pointer) for pointer in pointers),
+        len(pointers),
+        whole,
+        partly,
+        tuple(path for path, _ in places),
+        tuple(path for path, generation in places if generation is None),
+    )
+
+
+def _spilled(keeper: Keeper, pointer: Pointer) -> list[str]:
+    """Spilled tool results that a record names, as paths below the project folder."""
+    data = read(keeper.shelf.sources, pointer)
+    found = [(os_text(session), os_text(name)) for session, name in _SPILLED.findall(data)]
+    return [f"{session}/tool-results/{name.rpartition('/')[2]}" for session, name in found]
+
+
+def os_text(data: bytes) -> str:
+    """A part of a path as the operating system's text."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _key(pointer: Pointer) -> Key:
+    """What the tombstones know a record by."""
+    if pointer.bare:
+        if pointer.digest is None:
+            raise NotFound(f"record {pointer.name} is being read again; forget it in a moment")
+        return pointer.digest
+    return pack(pointer.name)
+
+
+def _of(keeper: Keeper, origin: Origin) -> list[Generation]:
+    imported = [one for one in keeper.vault.catalogue.imports() if one.origin == origin]
+    return imported or keeper.vault.catalogue.lineage(origin)
+
+
+def _strands(keeper: Keeper, origin: Origin) -> list[Any]:
+    return [s for s in keeper.vault.catalogue.strands() if s.head.origin == origin]
+
+
+def _write_intent(keeper: Keeper, doomed: Doomed) -> None:
+    value = {"whole": sorted(doomed.whole), "partly": sorted(doomed.partly)}
+    keeper.system.files.write_private(_intent(keeper), json.dumps(value).encode())
+
+
+def _intent(keeper: Keeper) -> str:
+    return f"{keeper.home}/{INTENT}"
+
+
+def finish(keeper: Keeper) -> bool:
+    """Carry out the intention that is written down, if there is one."""
+    files = keeper.system.files
+    data = files.read_small(_intent(keeper), LIMIT)
+    if data is None:
+        return False
+    value = json.loads(data)
+    for origin in (Origin(*pair) for pair in value["whole"]):
+        forgetting.destroy(keeper.vault, files, _of(keeper, origin))
+    for origin in (Origin(*pair) for pair in value["partly"]):
+        forgetting.rewrite(keeper.vault, files, origin, keeper.tombstones)
+    files.remove(_intent(keeper))
+    return True

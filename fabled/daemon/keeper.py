@@ -1,0 +1,302 @@
+"""The one who writes generations: the archive job, and what is asked for by hand.
+
+One thing at a time, under one lock. What is sealed is left on the desk, so that the
+Map knows it a moment later; what happened is in the journal.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from fabled.daemon.errands import Errand, Say, Work
+from fabled.daemon.forgetting import finish
+from fabled.daemon.retention import DAY_MS, WARN_DAYS, cleanup_days
+from fabled.errors import DaemonBusy, NewerData, NotFound, UsageError
+from fabled.map import sessions
+from fabled.vault import journal as events
+from fabled.vault.archive import Dues, LiveFile, Outcome, Unit, is_sealed, seal_file, units, why_due
+from fabled.vault.journal import News
+from fabled.vault.retention import sweep
+
+if TYPE_CHECKING:
+    import contextlib
+    from collections.abc import Iterable
+
+    from fabled.config import Settings
+    from fabled.daemon.answers import Answers
+    from fabled.daemon.desk import Desk
+    from fabled.daemon.home import Home
+    from fabled.daemon.shelf import Shelf
+    from fabled.system import System
+    from fabled.vault.restore import Restored
+    from fabled.vault.tombstones import Tombstones
+    from fabled.vault.values import Generation
+
+log = structlog.get_logger("keeper")
+
+MASS = 10
+"""So many transcripts deleted at once are reported as one event more."""
+
+BUSY_S = 30.0
+INDEX_S = 120.0
+
+
+class Keeper:
+    """Safe to share between threads.
+
+    Args:
+        system: The ports.
+        desk: Where sealed strands are left to be indexed.
+        shelf: The Vault and its journal.
+        answers: Knows what the Map says.
+        settings: What the configuration says; replaced on reload.
+        home: The daemon's folder.
+        tombstones: What was forgotten.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        desk: Desk,
+        shelf: Shelf,
+        answers: Answers,
+        settings: Settings,
+        home: Home,
+        tombstones: Tombstones,
+    ) -> None:
+        self.system = system
+        self.desk = desk
+        self.shelf = shelf
+        self.vault = shelf.vault
+        self.journal = shelf.journal
+        self.snapshots = answers.snapshots
+        self.answers = answers
+        self.settings = settings
+        self.home = home.path
+        self.tombstones = tombstones
+        self._lock = threading.Lock()
+        self._errands_lock = threading.Lock()
+        self._errands: list[Errand] = []
+        self.stopping = False
+
+    def errand(self, name: str, work: Work) -> Errand:
+        """Begin long work that a client follows."""
+        errand = Errand(name, work)
+        with self._errands_lock:
+            self._errands = [one for one in self._errands if not one.over] + [errand]
+        return errand
+
+    def stop(self) -> None:
+        """Let what runs come to its end; it looks at `stopping` between two files."""
+        self.stopping = True
+        with self._errands_lock:
+            running = list(self._errands)
+        for errand in running:
+            errand.join()
+
+    def begin(self) -> None:
+        """Put right what the last end left: nothing else writes before that is done."""
+        self._lock.acquire()
+        self.errand("begin", self._begin)
+
+    def _begin(self, _say: Say) -> None:
+        try:
+            aside = sweep(self.vault, self.system.files, self.system.clock)
+            finish(self)
+        finally:
+            self._lock.release()
+        for path in aside:
+            self.journal.write([News(events.TRASHED, None, None, path, {"why": "no sidecar"})])
+            log.warning("data without sidecar was put aside", path=path)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Nobody else writes the Vault or a live file inside the block.
+
+        Raises:
+            DaemonBusy: Somebody else still does after `BUSY_S`.
+        """
+        return _Alone(self._lock)
+
+    # --- sealing ---
+
+    def archive(self) -> str:
+        """The archive job: seal what is quiet, and what the client is about to delete."""
+        if not self.settings.flag("archive.enabled"):
+            return "off"
+        counts = {"sealed": 0, "refused": 0}
+        names = self.answers.session_names()
+        with self.alone():
+            for root in self.desk.roots:
+                for unit in units(self.system.files, root):
+                    if self.stopping:
+                        return "broken off"
+                    reason = why_due(unit, self._dues(root))
+                    if reason is not None:
+                        for outcome in self._seal_unit(unit, reason, names):
+                            counts["sealed"] += outcome.fresh
+                            counts["refused"] += outcome.refusal is not None
+        self._warn_of_cap()
+        refused = f", {counts['refused']} refused" if counts["refused"] else ""
+        return f"{counts['sealed']} sealed{refused}"
+
+    def _dues(self, root: str) -> Dues:
+        now = self.system.clock.now_ms()
+        quiet = now - int(self.settings.seconds("archive.quiet") * 1000)
+        days = cleanup_days(self.system.files, root)
+        expires = now - int((days - WARN_DAYS) * DAY_MS)
+        return Dues(quiet * 1_000_000, expires * 1_000_000)
+
+    def _seal_unit(self, unit: Unit, reason: str, names: dict[str, str]) -> list[Outcome]:
+        found: list[Outcome] = []
+        for file in unit.files:
+            if is_sealed(self.vault, file) or self.tombstones.file(file.origin.path):
+                continue
+            found.append(self._seal_file(file, reason, names))
+        self.sealed(found)
+        return found
+
+    def _seal_file(self, file: LiveFile, reason: str, names: dict[str, str]) -> Outcome:
+        files = self.system.files
+        return seal_file(self.vault, files, file.origin, reason, names.get, self.tombstones)
+
+    def sealed(self, outcomes: Iterable[Outcome]) -> None:
+        """Journal what was sealed and have it indexed."""
+        news: list[News] = []
+        strands: list[str] = []
+        for outcome in outcomes:
+            if outcome.refusal is not None:
+                log.warning("not sealed", path=outcome.origin.live, error=outcome.refusal.message)
+            if outcome.generation is None or not outcome.fresh:
+                continue
+            news.append(_news(events.SEALED, outcome.generation))
+            strand = self.vault.catalogue.strand_of(outcome.generation)
+            strands += [strand.path] if strand is not None else []
+        self.journal.write(news)
+        self.desk.queue(strands, live=True)
+
+    def _warn_of_cap(self) -> None:
+        cap = int(self.settings.values["vault.max_bytes"])
+        used = self.shelf.view().totals.bytes
+        over = f"the Vault holds {used} bytes; vault.max_bytes is {cap}" if 0 < cap < used else None
+        self.desk.note("vault cap", over and f"{over}. Nothing is deleted; see: fablectl vault gc")
+
+    def seal(self, wanted: list[str], say: Say) -> None:
+        """Seal sessions to their last byte now, quiet or not; all of them when none is named."""
+        names = self.answers.session_names()
+        done = {"sealed": 0, "bytes": 0, "skipped": 0, "unchanged": 0}
+        chosen = self._chosen(wanted, names)
+        with self.alone():
+            for unit in self._units(chosen, names):
+                outcomes = [
+                    self._seal_file(file, "by hand", names)
+                    for file in unit.files
+                    if not self.tombstones.file(file.origin.path)
+                ]
+                self.sealed(outcomes)
+                for outcome in outcomes:
+                    say(_seal_step(unit, outcome, done))
+        say({"step": "done", **done})
+
+    def _chosen(self, wanted: list[str], names: dict[str, str]) -> set[str] | None:
+        if not wanted:
+            return None
+        chosen: set[str] = set()
+        with self.snapshots.snapshot() as snapshot:
+            for name in wanted:
+                if name in names:
+                    chosen.add(names[name])
+                    continue
+                row = sessions.one(snapshot, name)
+                if row is None:
+                    raise NotFound(f"no session is called {name}")
+                chosen.add(row.session)
+        return chosen
+
+    def _units(self, chosen: set[str] | None, names: dict[str, str]) -> Iterable[Unit]:
+        for root in self.desk.roots:
+            for unit in units(self.system.files, root):
+                session = names.get(unit.files[0].origin.live, unit.session)
+                if chosen is None or session in chosen or unit.session in chosen:
+                    yield unit
+
+    def replace_live(self, generation: Generation, *, keep_mtime: bool) -> Restored:
+        """Put an image in the place of a live file that is there and differs.
+
+        Raises:
+            NewerData: Always, until the prune protocol can carry it out.
+        """
+        del keep_mtime
+        raise NewerData(f"{generation.origin.live} is there and differs")
+
+    # --- what happened outside ---
+
+    def vanished(self, paths: list[str]) -> None:
+        """Journal that the client, or somebody, deleted live transcripts."""
+        view = self.shelf.view()
+        news: list[News] = []
+        for path in paths:
+            lineage = view.by_path.get(path)
+            if "/subagents/" in path:
+                continue
+            head = lineage[-1] if lineage else None
+            name = path.rpartition("/")[2].removesuffix(".jsonl")
+            detail = {"sealed": head is not None, "sealed_bytes": 0 if head is None else head.end}
+            project = path.rpartition("/")[0].rpartition("/")[2]
+            session = name if head is None else head.card.session
+            news.append(News(events.VANISHED, session, project, path, detail))
+        if len(news) >= MASS:
+            sealed = sum(one.detail["sealed"] for one in news)
+            detail = {"count": len(news), "sealed": sealed}
+            news.append(News(events.MASS_DELETION, None, None, None, detail))
+            log.warning("many transcripts were deleted at once", **detail)
+        self.journal.write(news)
+
+    def index_now(self, generation: Generation) -> None:
+        """Have the Map know a generation before going on.
+
+        Raises:
+            DaemonBusy: That took longer than `INDEX_S`.
+        """
+        strand = self.vault.catalogue.strand_of(generation)
+        if strand is None:
+            raise NotFound(f"{generation.data_path} is in no strand")
+        if not self.desk.refresh([strand.path], INDEX_S):
+            raise DaemonBusy("the Map is busy with other transcripts")
+
+
+class _Alone:
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=BUSY_S):
+            raise DaemonBusy("another archive, prune or restore is running")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _news(event: str, generation: Generation, **detail: Any) -> News:
+    card = generation.card
+    facts = {"generation": card.number, "kind": card.kind, "bytes": card.size, **detail}
+    project = card.path.partition("/")[0]
+    return News(event, card.session, project, generation.origin.live, facts)
+
+
+def _seal_step(unit: Unit, outcome: Outcome, done: dict[str, int]) -> dict[str, Any]:
+    head = {"session": unit.session, "path": outcome.origin.live}
+    if outcome.generation is None or outcome.refusal is not None:
+        done["skipped"] += 1
+        refusal = outcome.refusal or UsageError("nothing to seal")
+        return {"step": "skipped", **head, "code": refusal.code, "message": refusal.message}
+    card = outcome.generation.card
+    if not outcome.fresh:
+        done["unchanged"] += 1
+        return {"step": "unchanged", **head, "kind": card.kind, "number": card.number, "bytes": 0}
+    done["sealed"] += 1
+    done["bytes"] += card.size
+    facts = {"kind": card.kind, "number": card.number, "bytes": card.size}
+    return {"step": "sealed", **head, **facts}

@@ -1,0 +1,1 @@
+"""Prune: decide, prove, act."""

@@ -1,0 +1,1 @@
+"""The Vault: immutable generations of transcripts, and the only writer of them."""

@@ -1,0 +1,202 @@
+"""Taking what was forgotten out of images: whole lines, everything else byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from fabled.transcript.identity import pack
+from fabled.transcript.reader import Found, Reader
+from fabled.vault import names, retention
+from fabled.vault.catalogue import strands_of
+
+if TYPE_CHECKING:
+    from fabled.system import Files, FileStat, OpenFile
+    from fabled.vault.store import Vault
+    from fabled.vault.tombstones import Tombstones
+    from fabled.vault.values import Generation, Origin
+
+DIGEST_BYTES = 8
+PIECE = 1 << 20
+
+
+class Span(NamedTuple):
+    """Bytes to leave out."""
+
+    start: int
+    end: int
+
+
+def hidden_spans(handle: OpenFile, tombstones: Tombstones) -> list[Span]:
+    """Where a transcript holds forgotten records: their lines, newline included.
+
+    Where a line holds more than one record, only the forgotten one's bytes go. Cost: reads
+    and parses the file.
+    """
+    if not tombstones:
+        return []
+    handle.seek(0)
+    spans: list[Span] = []
+    per_line: dict[int, int] = {}
+    found: list[tuple[int, Span]] = []
+    for item in Reader(handle):
+        per_line[item.line] = per_line.get(item.line, 0) + 1
+        if isinstance(item, Found) and _buried(handle, item, tombstones):
+            found.append((item.line, Span(item.offset, item.offset + item.length)))
+    for line, span in found:
+        spans.append(_whole_line(handle, span) if per_line[line] == 1 else span)
+    handle.seek(0)
+    return spans
+
+
+def _buried(handle: OpenFile, item: Found, tombstones: Tombstones) -> bool:
+    uuid = item.envelope.uuid
+    if uuid is not None:
+        return tombstones.record(pack(uuid), None)
+    raw = item.raw if item.raw is not None else handle.pread(item.offset, item.length)
+    return tombstones.record(b"", hashlib.sha256(raw).digest()[:DIGEST_BYTES])
+
+
+def _whole_line(handle: OpenFile, span: Span) -> Span:
+    """The span with the newline, carriage return or blanks that end its line."""
+    end = span.end
+    while True:
+        piece = handle.pread(end, 64)
+        blank = len(piece) - len(piece.lstrip(b" \t\r"))
+        end += blank
+        if blank < len(piece):
+            return Span(span.start, end + 1 if piece[blank : blank + 1] == b"\n" else end)
+        if not piece:
+            return Span(span.start, end)
+
+
+class Without:
+    """An `OpenFile` that leaves spans out; the file it wraps stays the caller's.
+
+    Args:
+        file: The whole file.
+        size: How much of it counts.
+        spans: What to leave out, in order.
+        stat: What it says of itself; its size is replaced.
+    """
+
+    def __init__(self, file: OpenFile, size: int, spans: list[Span], stat: FileStat) -> None:
+        edges = [0, *(edge for span in spans for edge in span), size]
+        kept = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+        self._file = file
+        self._starts = [start for start, _ in kept]
+        self._offsets = [0, *accumulate(end - start for start, end in kept)]
+        self._stat = stat._replace(size=self._offsets[-1])
+        self._at = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are left."""
+        return self._offsets[-1]
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """The bytes of a range of what is left."""
+        found: list[bytes] = []
+        end = min(offset + length, self.size)
+        while offset < end:
+            at = bisect_right(self._offsets, offset) - 1
+            most = min(end, self._offsets[at + 1]) - offset
+            piece = self._file.pread(self._starts[at] + offset - self._offsets[at], most)
+            if not piece:
+                break
+            found.append(piece)
+            offset += len(piece)
+        return b"".join(found)
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes."""
+        data = self.pread(self._at, size)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, /) -> int:
+        """Make the next `read` begin there."""
+        self._at = offset
+        return offset
+
+    def stat(self) -> FileStat:
+        """As given, with the size of what is left."""
+        return self._stat
+
+    def close(self) -> None:
+        """The wrapped file is not ours to close."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) -> bool:
+    """Replace a live file's generations by ones without what was forgotten.
+
+    First every strand that is left is written anew and verified, then the old ones are
+    destroyed. Doing it again after a crash ends in the same state.
+
+    Returns:
+        Whether anything had to be rewritten.
+
+    Raises:
+        DiskFull: The old generations are all still there.
+    """
+    old = vault.catalogue.lineage(origin)
+    strands = strands_of(old)
+    affected = False
+    for strand in strands:
+        with vault.image(strand.head) as image:
+            affected = affected or bool(hidden_spans(image, tombstones))
+    if not affected:
+        return False
+    for strand in sorted(strands, key=lambda s: s.head.card.number):
+        head = strand.head
+        with vault.image(head) as image:
+            stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
+            rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
+            vault.write_anew(head, rest, rest.size)
+    destroy(vault, files, old)
+    return True
+
+
+def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:
+    """Remove generations for good, newest first; of imported ones only what we know of them."""
+    for one in sorted(generations, key=lambda g: -g.card.number):
+        folder = f"{vault.root}/{one.folder}"
+        if one.card.imported:
+            _drop_import(vault, files, one)
+            continue
+        files.remove(f"{folder}/{names.card_name(one.card.number, one.card.kind)}")
+        files.remove(one.data_path)
+        files.sync_folder(folder)
+        vault.catalogue.refresh(one.folder)
+        _drop_trash(vault, files, one.folder)
+        while folder != vault.root and files.remove_folder(folder):
+            folder = folder.rpartition("/")[0]
+
+
+def _drop_import(vault: Vault, files: Files, one: Generation) -> None:
+    folder = f"{vault.root}/{names.IMPORTS}"
+    for entry in files.scan(folder):
+        known = vault.catalogue.card_at(entry.path)
+        if known is not None and f"{known.root}/{known.path}" == one.data_path:
+            files.remove(entry.path)
+            files.sync_folder(folder)
+    vault.catalogue.refresh_imports()
+
+
+def _drop_trash(vault: Vault, files: Files, relative: str) -> None:
+    """What was moved into the trash before goes as well."""
+    trash = f"{vault.root}/{names.TRASH}"
+    if files.stat(trash) is None:
+        return
+    for entry in files.scan(trash):
+        inner = f"{entry.path}/{relative}"
+        if files.stat(inner) is not None:
+            retention.destroy(files, inner)
