@@ -39,6 +39,18 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneSettings:
+    """What `[prune]` says for one project: seconds, bytes and fractions."""
+
+    enabled: bool
+    level: str
+    quiet: float
+    min_bytes: int
+    min_gain: float
+    keep_prompts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every effective setting with its source.
 
@@ -58,6 +70,13 @@ class Settings:
         return replace(
             self, values={**self.values, key: value}, sources={**self.sources, key: source}
         )
+
+    def prune(self, *names: str | None) -> PruneSettings:
+        """The settings of `[prune]` for a project, known by any of these names."""
+        values = {name: self.values[f"prune.{name}"] for name in _PRUNE}
+        for name in names:
+            values.update(self.values["prune.projects"].get(name, {}) if name else {})
+        return PruneSettings(**values)
 
     def seconds(self, key: str) -> float:
         """The value of a key measured in seconds."""
@@ -109,15 +128,34 @@ _FLAG = "true or false"
 _SECONDS = "a number of seconds, 0 or more"
 _BYTES = "a whole number of bytes, 0 or more"
 
+_PRUNE: Mapping[str, Key] = {
+    "enabled": Key(True, _FLAG, _boolean),
+    "level": Key("transparent", "transparent or lean", _one_of("transparent", "lean")),
+    "quiet": Key(1800, _SECONDS, _at_least(0)),
+    "min_bytes": Key(1048576, _BYTES, _whole(0)),
+    "min_gain": Key(0.2, "a fraction from 0 to 1", _fraction),
+    "keep_prompts": Key(3, "a whole number, 0 or more", _whole(0)),
+}
+
+
+def _overrides(value: object) -> bool:
+    """Tables named by project, of the same keys as the section itself."""
+    return isinstance(value, dict) and all(
+        isinstance(table, dict)
+        and all(key in _PRUNE and _PRUNE[key].valid(one) for key, one in table.items())
+        for table in value.values()
+    )
+
+
 KEYS: Mapping[str, Key] = {
     "archive.enabled": Key(True, _FLAG, _boolean),
     "archive.quiet": Key(600, _SECONDS, _at_least(0)),
-    "prune.enabled": Key(True, _FLAG, _boolean),
-    "prune.level": Key("transparent", "transparent or lean", _one_of("transparent", "lean")),
-    "prune.quiet": Key(1800, _SECONDS, _at_least(0)),
-    "prune.min_bytes": Key(1048576, _BYTES, _whole(0)),
-    "prune.min_gain": Key(0.2, "a fraction from 0 to 1", _fraction),
-    "prune.keep_prompts": Key(3, "a whole number, 0 or more", _whole(0)),
+    **{f"prune.{name}": key for name, key in _PRUNE.items()},
+    "prune.projects": Key(
+        {},
+        'tables such as [prune.projects."/home/me/work"] with the keys of [prune]',
+        _overrides,
+    ),
     "vault.compression": Key("zstd", "zstd or none", _one_of("zstd", "none")),
     "vault.max_bytes": Key(0, _BYTES + " (0 = no cap)", _whole(0)),
     "index.redact": Key(True, _FLAG, _boolean),

@@ -135,6 +135,93 @@ class SocketPathTaken(FabledError):
     default_hint = "Move that file away, or set FABLED_SOCKET to another path."
 
 
+class FileBusy(FabledError):
+    """Somebody has the transcript open for writing."""
+
+    code = "file_busy"
+    exit_status = 5
+    http_status = 409
+    retry = "later"
+    default_hint = "Try again when it is quiet; the automatic prune does so by itself."
+
+
+class FileChanged(FabledError):
+    """The transcript changed while it was being worked on; it is as its writer left it."""
+
+    code = "file_changed"
+    exit_status = 5
+    http_status = 409
+    retry = "later"
+    default_hint = "Try again in a moment."
+
+
+class SessionLive(FabledError):
+    """A client process is working on this session."""
+
+    code = "session_live"
+    exit_status = 5
+    http_status = 409
+    retry = "later"
+    default_hint = "End that session first; the automatic prune waits by itself."
+
+
+class NotQuiet(FabledError):
+    """The transcript was changed too recently."""
+
+    code = "not_quiet"
+    exit_status = 5
+    http_status = 409
+    retry = "later"
+    default_hint = "Wait, or set prune.quiet to fewer seconds."
+
+
+class PruneDeclined(FabledError):
+    """This transcript is of a kind that is left alone."""
+
+    code = "prune_declined"
+    exit_status = 5
+    http_status = 409
+    default_hint = "It stays searchable and archived as it is."
+
+
+class NothingToGain(FabledError):
+    """A prune would save too little, or nothing."""
+
+    code = "nothing_to_gain"
+    exit_status = 5
+    http_status = 409
+    default_hint = "See what it would save with --dry-run; another --level may save more."
+
+
+class GateRefused(FabledError):
+    """The evict gate found no proof that everything is kept; nothing was touched."""
+
+    code = "gate_refused"
+    exit_status = 5
+    http_status = 409
+    default_hint = "Run: fablectl index --wait; then try again."
+
+
+class ResumeCheckFailed(FabledError):
+    """The pruned image would not resume as the original does; nothing was touched."""
+
+    code = "resume_check_failed"
+    exit_status = 5
+    http_status = 409
+    default_hint = "Report it with the message; the session is left as it is."
+
+
+class UndoImpossible(FabledError):
+    """There is no prune to take back, or the transcript no longer begins as it left it."""
+
+    code = "undo_impossible"
+    exit_status = 5
+    http_status = 409
+    default_hint = (
+        "See: fablectl session SESSION; any generation comes back with vault restore --to."
+    )
+
+
 class NewerData(FabledError):
     """Something else stands where a file was to be restored."""
 

@@ -49,7 +49,7 @@ def search_asked(given: Mapping[str, str], now_ms: int) -> Asked:
     query = given.get("q", given.get("query", ""))
     if not query.strip("\0 \t\r\n"):
         raise UsageError("the query is empty", hint="Give a word to look for.")
-    kind = _one_of(given, "kind", KINDS, "")
+    kind = one_of(given, "kind", KINDS, "")
     wanted = Filter(
         project=given.get("project") or None,
         since_ms=moment(given["since"], now_ms) if given.get("since") else None,
@@ -61,8 +61,8 @@ def search_asked(given: Mapping[str, str], now_ms: int) -> Asked:
         cut=len(query) > MAX_QUERY_CHARS,
         limit=number(given, "n", DEFAULT_RESULTS, 1, MAX_RESULTS),
         budget=number(given, "budget", DEFAULT_BUDGET, 100, MAX_BUDGET),
-        level=_one_of(given, "level", LEVELS, "thread"),
-        sort=_one_of(given, "sort", SORTS, "relevance"),
+        level=one_of(given, "level", LEVELS, "thread"),
+        sort=one_of(given, "sort", SORTS, "relevance"),
         session=given.get("session"),
         wanted=wanted,
     )
@@ -96,7 +96,12 @@ def flag(given: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     return text == "1"
 
 
-def _one_of(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
+def one_of(given: Mapping[str, str], name: str, words: tuple[str, ...], default: str) -> str:
+    """A parameter that is one of a few words.
+
+    Raises:
+        UsageError: It is another.
+    """
     text = given.get(name) or default
     if text and text not in words:
         raise UsageError(f"{name} = {text[:40]!r}: allowed is {', '.join(words)}")

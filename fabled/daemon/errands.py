@@ -32,7 +32,7 @@ class Errand:
     """
 
     def __init__(self, name: str, work: Work) -> None:
-        self._name = name
+        self.name = name
         self._work = work
         self._steps: deque[dict[str, Any]] = deque()
         self._changed = threading.Condition()
@@ -46,8 +46,8 @@ class Errand:
         except FabledError as fault:
             self._say(error_body(fault))
         except Exception:  # the follower is told; the log has the traceback
-            log.exception("an errand failed", name=self._name)
-            self._say(error_body(InternalError(f"{self._name} failed; the daemon's log says how")))
+            log.exception("an errand failed", name=self.name)
+            self._say(error_body(InternalError(f"{self.name} failed; the daemon's log says how")))
         finally:
             with self._changed:
                 self._over = True

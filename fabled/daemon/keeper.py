@@ -13,13 +13,20 @@ import structlog
 
 from fabled.daemon.errands import Errand, Say, Work
 from fabled.daemon.forgetting import finish
+from fabled.daemon.home import PENDING
+from fabled.daemon.pruning import Pruner, put_right
 from fabled.daemon.retention import DAY_MS, WARN_DAYS, cleanup_days
-from fabled.errors import DaemonBusy, NewerData, NotFound, UsageError
+from fabled.errors import DaemonBusy, NotFound, UsageError
 from fabled.map import sessions
+from fabled.prune.door import Door, Order, snapshot
+from fabled.prune.following import Follower
 from fabled.vault import journal as events
 from fabled.vault.archive import Dues, LiveFile, Outcome, Unit, is_sealed, seal_file, units, why_due
 from fabled.vault.journal import News
+from fabled.vault.restore import Restored
+from fabled.vault.restore import pieces as restored_pieces
 from fabled.vault.retention import sweep
+from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
     import contextlib
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
     from fabled.daemon.home import Home
     from fabled.daemon.shelf import Shelf
     from fabled.system import System
-    from fabled.vault.restore import Restored
     from fabled.vault.tombstones import Tombstones
     from fabled.vault.values import Generation
 
@@ -41,6 +47,7 @@ MASS = 10
 """So many transcripts deleted at once are reported as one event more."""
 
 BUSY_S = 30.0
+FOLLOW, FOLLOW_S = "follow", 0.5
 INDEX_S = 120.0
 
 
@@ -76,6 +83,12 @@ class Keeper:
         self.answers = answers
         self.settings = settings
         self.home = home.path
+        self.key = home.key
+        self.pending = f"{home.path}/{PENDING}"
+        self.follower = Follower(system)
+        self.door = Door(system, self.pending, self.follower)
+        self.pruner = Pruner(self)
+        self._leases: dict[int, bool] = {}
         self.tombstones = tombstones
         self._lock = threading.Lock()
         self._errands_lock = threading.Lock()
@@ -96,6 +109,7 @@ class Keeper:
             running = list(self._errands)
         for errand in running:
             errand.join()
+        self.follower.close()
 
     def begin(self) -> None:
         """Put right what the last end left: nothing else writes before that is done."""
@@ -105,6 +119,7 @@ class Keeper:
     def _begin(self, _say: Say) -> None:
         try:
             aside = sweep(self.vault, self.system.files, self.system.clock)
+            put_right(self)
             finish(self)
         finally:
             self._lock.release()
@@ -222,14 +237,72 @@ class Keeper:
                 if chosen is None or session in chosen or unit.session in chosen:
                     yield unit
 
+    def leases(self, path: str) -> bool:
+        """Whether the disk of a live file knows leases; tried once a disk."""
+        stat = self.system.files.stat(path)
+        if stat is None:
+            return False
+        if stat.dev not in self._leases:
+            self._leases[stat.dev] = self.system.files.leases(path.rpartition("/")[0])
+        return self._leases[stat.dev]
+
+    def origin(self, path: str) -> Origin:
+        """A live path as root and rest."""
+        root = self.desk.root_of(path) or ""
+        return Origin(root, path.removeprefix(root).lstrip("/"))
+
+    def follow(self) -> None:
+        """Look after old files that may still be written to, until none can be."""
+        with self._errands_lock:
+            if any(one.name == FOLLOW and not one.over for one in self._errands):
+                return
+        self.errand(FOLLOW, self._follow)
+
+    def _follow(self, _say: Say) -> None:
+        never = threading.Event()
+        while not self.stopping and self.follower.busy:
+            self.system.clock.wait(never, FOLLOW_S)
+            self.follower.look()
+            held = self.follower.held()
+            said = f"{len(held)} pruned transcripts are still held open; what comes is carried over"
+            self.desk.note("held", said if held else None)
+
     def replace_live(self, generation: Generation, *, keep_mtime: bool) -> Restored:
         """Put an image in the place of a live file that is there and differs.
 
+        What is there is sealed first, and the name changes hands as in a prune.
+
         Raises:
-            NewerData: Always, until the prune protocol can carry it out.
+            FileBusy: Somebody has it open for writing.
+            FileChanged: It changed meanwhile.
+            GenerationDamaged: The Vault no longer has the image; nothing was touched.
         """
-        del keep_mtime
-        raise NewerData(f"{generation.origin.live} is there and differs")
+        origin = generation.origin
+        live = self.system.files.open_live(origin.live)
+        try:
+            shot = snapshot(live, origin.live)
+            names = self.answers.session_names()
+            self.vault.seal(
+                origin, live, live.stat().size, "before a restore", names.get(origin.live)
+            )
+            image = self.vault.image(generation)
+        except BaseException:
+            live.close()
+            raise
+        with image:
+            order = Order(
+                pieces=restored_pieces(image, generation),
+                length=generation.end,
+                examine=lambda _new: None,
+                tail_fits=lambda _tail: False,
+                before=lambda _new: None,
+                note={"restore": generation.card.number},
+            )
+            self.door.replace(live, shot, order)
+        stamp = generation.card.mtime_ns if keep_mtime else None
+        self.system.files.touch(origin.live, stamp)
+        self.follow()
+        return Restored(origin.live, generation.end, generation.card.number, written=True)
 
     # --- what happened outside ---
 

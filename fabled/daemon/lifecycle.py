@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,6 +23,7 @@ from fabled.daemon.replies import application
 from fabled.daemon.routes import Routes
 from fabled.daemon.shelf import Shelf
 from fabled.daemon.status import Parts
+from fabled.daemon.upkeep import verify_slice
 from fabled.daemon.watch import Watcher
 from fabled.daemon.worker import Calls, Worker
 from fabled.errors import FabledError
@@ -43,7 +45,10 @@ log = structlog.get_logger("daemon")
 
 JOBS_END_S = 10.0
 ARCHIVE_LEAST_S, ARCHIVE_MOST_S = 2.0, 300.0
-"""The archive job looks twice in each quiet time, within these bounds."""
+"""The archive and the prune look twice in each quiet time, within these bounds."""
+
+FIRST_PASS_POLL_S = 0.2
+DAY_S, VERIFY_FIRST_S = 86400.0, 3600.0
 
 
 def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> None:
@@ -114,6 +119,7 @@ class _Daemon:
         self._watcher = self._watch()
         self._parts = Parts(system, keeper, self._jobs, self._watcher, system.clock.monotonic_s())
         self._draining = False
+        self._passed = False
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -137,6 +143,10 @@ class _Daemon:
             seconds = self._settings.seconds("index.reconcile")
             self._jobs.add("reconcile", seconds, self._reconcile)
             self._jobs.add("archive", self._archive_every(), self._archive)
+            self._jobs.add("prune", self._prune_every(), self._prune)
+            self._jobs.add(
+                "verify", DAY_S, lambda: verify_slice(self._keeper), first_s=VERIFY_FIRST_S
+            )
             # Watch before the first survey: what changes after it comes as an event.
             self._watcher.refresh()
             ends.callback(self._watcher.stop)
@@ -162,11 +172,29 @@ class _Daemon:
         quiet = self._settings.seconds("archive.quiet")
         return max(ARCHIVE_LEAST_S, min(ARCHIVE_MOST_S, quiet / 2))
 
+    def _prune_every(self) -> float:
+        quiet = self._settings.prune().quiet
+        return max(ARCHIVE_LEAST_S, min(ARCHIVE_MOST_S, quiet / 2))
+
     def _archive(self) -> str:
         """Seal what is due, once the first pass is over: it has better things to do before."""
-        if not self._desk.work().surveyed:
-            return "waits for the first pass"
+        self._first_pass()
         return self._keeper.archive()
+
+    def _prune(self) -> str:
+        """Prune what is due; archiving goes first."""
+        self._first_pass()
+        return self._keeper.pruner.job()
+
+    def _first_pass(self) -> None:
+        never = threading.Event()
+        while not self._draining and not self._idle():
+            self._system.clock.wait(never, FIRST_PASS_POLL_S)
+
+    def _idle(self) -> bool:
+        work = self._desk.work()
+        self._passed = self._passed or (work.surveyed and not work.pending.files)
+        return self._passed
 
     async def _serve(self) -> None:
         stop, abort = self._stop, asyncio.Event()

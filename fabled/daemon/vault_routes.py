@@ -8,13 +8,15 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from fabled.daemon import upkeep
-from fabled.daemon.asked import flag, number
+from fabled.daemon.asked import flag, number, one_of
 from fabled.daemon.forgetting import forget
+from fabled.daemon.pruning import Wanted as PruneWanted
 from fabled.daemon.replies import json_bytes, json_reply
 from fabled.daemon.restoring import Wanted, restore_all
 from fabled.daemon.shelf import event_json, generation_json
 from fabled.errors import UsageError
-from fabled.protocol import EVENTS, FORGET, NDJSON_TYPE, VAULT
+from fabled.protocol import EVENTS, FORGET, NDJSON_TYPE, PRUNE, UNDO, VAULT
+from fabled.prune.values import LEVELS, MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +46,8 @@ class VaultRoutes:
             Route(VAULT + "/restore", self.restore, methods=post),
             Route(VAULT + "/gc", self.collect, methods=post),
             Route(VAULT + "/import", self.take_over, methods=post),
+            Route(PRUNE, self.prune, methods=post),
+            Route(UNDO, self.undo, methods=post),
             Route(FORGET, self.forget, methods=post),
             Route(EVENTS, self.events),
         ]
@@ -107,6 +111,30 @@ class VaultRoutes:
             raise UsageError("path: allowed is an absolute folder")
         folder = folder.rstrip("/")
         return self._follow("import", lambda say: upkeep.take_over(self._keeper, folder, say))
+
+    def prune(self, request: Request) -> Response:
+        """`POST /v1/prune`."""
+        given = request.query_params
+        keep = number(given, "keep_prompts", -1, 0, MOST)
+        output = given.get("output") or None
+        wanted = PruneWanted(
+            tuple(name for name in given.getlist("session") if name),
+            one_of(given, "level", LEVELS, "") or None,
+            one_of(given, "mode", MODES, MODES[0]),
+            keep if keep >= 0 else None,
+            flag(given, "dry_run"),
+            output,
+        )
+        if output is not None and (not output.startswith("/") or len(wanted.sessions) != 1):
+            raise UsageError("output: allowed is an absolute path, with exactly one session")
+        return self._follow("prune", lambda say: self._keeper.pruner.by_hand(wanted, say))
+
+    def undo(self, request: Request) -> Response:
+        """`POST /v1/undo`."""
+        name = request.query_params.get("session") or ""
+        if not name:
+            raise UsageError("name the session whose prune is to be taken back")
+        return json_reply(self._keeper.pruner.undo(name))
 
     def forget(self, request: Request) -> Response:
         """`POST /v1/forget`."""

@@ -184,6 +184,28 @@ def paths_of(snapshot: Snapshot, session: int) -> list[str]:
     return [unblob(row[0]) for row in rows]
 
 
+class MainRow(NamedTuple):
+    """A live main transcript, as it was when it was last read."""
+
+    path: str
+    root: str
+    folder: str
+    size: int
+    mtime_ns: int
+    session: str
+    project: str | None
+
+
+def mains(snapshot: Snapshot) -> list[MainRow]:
+    """Every live main transcript, the largest first."""
+    rows = snapshot.rows(
+        "SELECT f.path, f.root, f.folder, f.size, f.mtime_ns, s.name, s.project FROM files f"
+        " JOIN sessions s ON s.id = f.session WHERE f.generation IS NULL AND f.agent IS NULL"
+        " ORDER BY f.size DESC, f.path"
+    )
+    return [MainRow._make([unblob(row[0]), unblob(row[1]), *row[2:]]) for row in rows]
+
+
 class QuietRow(NamedTuple):
     """A main transcript that has not changed for long."""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from fabled.errors import AccessDenied, DiskFull, FabledError, NotFound
+from fabled.system import leases
 from fabled.system.effects import Effects
 from fabled.system.ports import Entry, FileStat
 
@@ -66,7 +67,16 @@ def _kind(mode: int) -> str:
 
 def _fact(found: os.stat_result) -> FileStat:
     mode = found.st_mode
-    return FileStat(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, mode, _kind(mode))
+    return FileStat(
+        found.st_dev,
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        mode,
+        _kind(mode),
+        found.st_nlink,
+        found.st_uid,
+    )
 
 
 def _entry(folder: str, found: os.DirEntry[str]) -> Entry:
@@ -140,6 +150,18 @@ class _Lock:
             os.close(fd)
 
 
+class PosixLiveFile(PosixOpenFile):
+    """`LiveFile` by its descriptor."""
+
+    __slots__ = ()
+
+    def lease(self) -> bool:
+        return leases.take(self.fd, leases.READ)
+
+    def unlease(self) -> None:
+        leases.drop(self.fd)
+
+
 class PosixNewFile(PosixOpenFile):
     """`NewFile` under a temporary name in its final folder."""
 
@@ -176,6 +198,21 @@ class PosixNewFile(PosixOpenFile):
         with refusals(self.path):
             self._effects.set_times(self.fd, mtime_ns, mtime_ns)
 
+    def lease(self) -> bool:
+        return leases.take(self.fd, leases.WRITE)
+
+    def leased(self) -> bool:
+        return leases.held(self.fd, leases.WRITE)
+
+    def write_at_end(self, data: bytes) -> None:
+        with refusals(self._about):
+            at = os.fstat(self.fd).st_size
+            view = memoryview(data)
+            self._effects.pwrite(self.fd, view[-1:], at + len(data) - 1)
+            while len(view) > 1:
+                done = self._effects.pwrite(self.fd, view[:-1], at)
+                view, at = view[done:], at + done
+
     def publish(self, target: str) -> bool:
         with refusals(target):
             try:
@@ -187,11 +224,12 @@ class PosixNewFile(PosixOpenFile):
             self._effects.sync_folder(_folder(target))
         return True
 
-    def replace(self, target: str) -> None:
+    def replace(self, target: str, *, durably: bool = True) -> None:
         with refusals(target):
             self._effects.rename(self.path, target)
             self.path = target
-            self._effects.sync_folder(_folder(target))
+            if durably:
+                self._effects.sync_folder(_folder(target))
 
     def discard(self) -> None:
         if os.path.basename(self.path).startswith(TEMP_PREFIX):
@@ -228,12 +266,53 @@ class PosixFiles:
 
     def open_read(self, path: str) -> PosixOpenFile:
         with refusals(path):
-            fd = os.open(path, _READ)
+            try:
+                fd = os.open(path, _READ)
+            except BlockingIOError:  # a lease is held for a moment, by us: wait for its end
+                if not modes.S_ISREG(os.lstat(path).st_mode):
+                    raise
+                fd = os.open(path, _READ & ~os.O_NONBLOCK)
             kind = _kind(os.fstat(fd).st_mode)
         if kind != "file":
             os.close(fd)
             raise AccessDenied(f"{path} is not a regular file ({kind})")
         return PosixOpenFile(path, fd)
+
+    def open_live(self, path: str) -> PosixLiveFile:
+        opened = self.open_read(path)
+        return PosixLiveFile(opened.path, opened.fd)
+
+    def leases(self, folder: str) -> bool:
+        with self.create(f"{folder}/leases") as scratch, refusals(folder):
+            if not scratch.lease():
+                return False
+            try:
+                other = os.open(scratch.path, _READ)
+            except BlockingIOError:
+                return True  # the kernel keeps others waiting
+            os.close(other)
+            return False
+
+    def touch(self, path: str, mtime_ns: int | None) -> None:
+        with refusals(path), self.open_read(path) as file:
+            if mtime_ns is None:
+                os.utime(file.fd)
+            else:
+                self._effects.set_times(file.fd, mtime_ns, mtime_ns)
+
+    def append_live(self, path: str, data: bytes) -> bool:
+        with refusals(path):
+            try:
+                fd = os.open(path, _APPEND & ~os.O_CREAT)
+            except FileNotFoundError:
+                return False
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[self._effects.write(fd, view) :]
+            finally:
+                os.close(fd)
+        return True
 
     def scan(self, folder: str) -> list[Entry]:
         with refusals(folder), os.scandir(folder) as found:
@@ -328,11 +407,12 @@ class PosixFiles:
         with refusals(path):
             self._effects.sync_folder(path)
 
-    def link(self, source: str, target: str) -> bool:
+    def link(self, source: str, target: str, *, durably: bool = True) -> bool:
         try:
             with refusals(target):
                 self._effects.link(source, target)
-                self._effects.sync_folder(_folder(target))
+                if durably:
+                    self._effects.sync_folder(_folder(target))
         except AccessDenied as refusal:
             if isinstance(refusal.__cause__, FileExistsError):
                 return False

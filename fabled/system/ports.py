@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 class FileStat(NamedTuple):
-    """What one `stat` said; `mode` is the whole st_mode, `kind` its type in a word."""
+    """What one `stat` said; `mode` is the whole st_mode, `kind` its type in a word.
+
+    Attributes:
+        links: How many names the file has.
+        uid: Whose it is.
+    """
 
     dev: int
     ino: int
@@ -24,6 +29,8 @@ class FileStat(NamedTuple):
     mode: int
     kind: str
     """One of "file", "dir", "link", "other"."""
+    links: int = 1
+    uid: int = -1
 
 
 class Entry(NamedTuple):
@@ -56,6 +63,20 @@ class OpenFile(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class LiveFile(OpenFile, Protocol):
+    """A file of somebody else's, open for reading, on which a lease can be had (Linux).
+
+    A read lease is granted only while nobody has the file open for writing; whoever opens it
+    for writing afterwards waits in the kernel until the lease is given back, 45 s at most.
+    """
+
+    def lease(self) -> bool:
+        """Take a read lease; False when somebody has the file open for writing."""
+
+    def unlease(self) -> None:
+        """Give it back; whoever waits goes on."""
+
+
 class NewFile(OpenFile, Protocol):
     """A file being made under a temporary name in its final folder, open for both.
 
@@ -79,11 +100,29 @@ class NewFile(OpenFile, Protocol):
     def set_mtime(self, mtime_ns: int) -> None:
         """When it counts as changed last; later writes change that again."""
 
+    def lease(self) -> bool:
+        """Take a write lease: whoever opens it, under any name, waits. False when refused."""
+
+    def leased(self) -> bool:
+        """Whether that lease is still held; closing the file gives it back."""
+
+    def write_at_end(self, data: bytes) -> None:
+        """Append, the last byte first.
+
+        If we are killed in the middle, what is there is a closed line and damaged, and never
+        one that swallows what others append next.
+        """
+
     def publish(self, target: str) -> bool:
         """Give it its name, durably; False when the name is taken. `sync` it before."""
 
-    def replace(self, target: str) -> None:
-        """Give it its name, durably, in place of what has it now. `sync` it before."""
+    def replace(self, target: str, *, durably: bool = True) -> None:
+        """Give it its name in place of what has it now. `sync` it before.
+
+        Args:
+            target: The name.
+            durably: Sync the folder as well; otherwise the caller does.
+        """
 
     def discard(self) -> None:
         """Close it, and remove it if it never got its name."""
@@ -123,6 +162,18 @@ class Files(Protocol):
             NotFound: Nothing is there.
             AccessDenied: It is a link, pipe, device or folder, or may not be read.
         """
+
+    def open_live(self, path: str) -> LiveFile:
+        """The same, for a lease to be taken on it; raises as `open_read`."""
+
+    def leases(self, folder: str) -> bool:
+        """Whether this disk knows leases: tried on a scratch file, which is removed again."""
+
+    def touch(self, path: str, mtime_ns: int | None) -> None:
+        """Say when a file was changed last; None: now."""
+
+    def append_live(self, path: str, data: bytes) -> bool:
+        """Append with one write to a file that is there; False when it is not."""
 
     def scan(self, folder: str) -> list[Entry]:
         """Everything in the folder, sorted by name: all of it or an error.
@@ -166,8 +217,8 @@ class Files(Protocol):
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder survive a power cut."""
 
-    def link(self, source: str, target: str) -> bool:
-        """A second name for a file, durably; False when the name is taken."""
+    def link(self, source: str, target: str, *, durably: bool = True) -> bool:
+        """A second name for a file; False when the name is taken."""
 
     def replace(self, source: str, target: str) -> None:
         """Rename over the target, durably. Raises `NotFound` when the source is missing."""
@@ -232,11 +283,27 @@ class Processes(Protocol):
         Call it before the first thread: otherwise each thread gets a heap of its own.
         """
 
+    def start_ticks(self, pid: int) -> str | None:
+        """When a process started, in the system's own count.
+
+        It tells a process from a later one of the same number. None when it is gone, or the
+        system has no such count.
+        """
+
+    def clients(self) -> list[str | None]:
+        """The working folder of each running client program; None where it is not ours to see."""
+
+    def remote(self, path: str) -> bool:
+        """Whether a path lies on a network file system, as far as the mount table says."""
+
     def release_memory(self) -> None:
         """Give memory that is free, but kept for later, back to the machine."""
 
     def pid(self) -> int:
         """Our process id."""
+
+    def uid(self) -> int:
+        """Whose files we make."""
 
     def rss_bytes(self) -> int:
         """Our resident memory."""

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
+from fabled.system import leases
 from fabled.system.files import refusals
 
 if TYPE_CHECKING:
@@ -24,6 +25,22 @@ if TYPE_CHECKING:
 
 
 _M_ARENA_MAX = -8
+_START_FIELD = 19
+"""The 22nd field of /proc/PID/stat, counted from the one after the command's name."""
+
+CLIENT_NAME = "claude"
+_REMOTE = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse.sshfs",
+    "fuse.rclone",
+    "9p",
+    "afpfs",
+    "webdav",
+    "ceph",
+    "lustre",
+)
 _ARENAS = 2
 
 
@@ -91,13 +108,41 @@ class PosixProcesses:
 
     def settle_in(self) -> None:
         os.umask(0o077)
+        leases.ignore_breaks()
         _allocator("mallopt", _M_ARENA_MAX, _ARENAS)
+
+    def start_ticks(self, pid: int) -> str | None:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - no Path needed
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return None
+        return fields[_START_FIELD].decode()
+
+    def clients(self) -> list[str | None]:
+        import psutil
+
+        every = [process.info for process in psutil.process_iter(["name", "cwd"])]
+        return [info["cwd"] for info in every if info["name"] == CLIENT_NAME]
+
+    def remote(self, path: str) -> bool:
+        import psutil
+
+        best, kind = "", ""
+        for mount in psutil.disk_partitions(all=True):
+            point = mount.mountpoint.rstrip("/") + "/"
+            if (path + "/").startswith(point) and len(point) >= len(best):
+                best, kind = point, mount.fstype
+        return kind.startswith(_REMOTE)
 
     def release_memory(self) -> None:
         _allocator("malloc_trim", 0)
 
     def pid(self) -> int:
         return os.getpid()
+
+    def uid(self) -> int:
+        return os.geteuid()
 
     def rss_bytes(self) -> int:
         import psutil

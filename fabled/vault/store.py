@@ -131,6 +131,24 @@ class Vault:
             label = _Label(origin, "pruned", None, receipt)
             return self._write(label, _Own(new, 0, size, PRUNED, None))
 
+    def discard(self, generation: Generation) -> None:
+        """Take back a pruned image that was not put in place: its bytes are nobody's only copy.
+
+        Raises:
+            InternalError: It is no pruned image, or not the newest of its lineage.
+        """
+        with self._lock:
+            self.catalogue.refresh(generation.folder)
+            lineage = self.catalogue.lineage(generation.origin)
+            if generation.card.kind != PRUNED or lineage[-1:] != [generation]:
+                raise InternalError(f"{generation.data_path} is not to be discarded")
+            folder = f"{self.root}/{generation.folder}"
+            card = names.card_name(generation.card.number, generation.card.kind)
+            self._files.remove(f"{folder}/{card}")
+            self._files.remove(generation.data_path)
+            self._files.sync_folder(folder)
+            self.catalogue.refresh(generation.folder)
+
     def write_anew(self, old: Generation, new: OpenFile, size: int) -> Generation:
         """Make changed bytes a generation that takes the place of an older one; raises as `seal`.
 
