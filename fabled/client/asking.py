@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from fabled.client.terminal import Screen
 
-Given = str | int | None
-"""A query parameter; None and the empty string are not sent."""
+Given = str | int | tuple[str, ...] | None
+"""A query parameter, or several of one name; None and the empty string are not sent."""
 
 
 class Answer(NamedTuple):
@@ -45,24 +45,24 @@ class Daemon:
     def _socket(self) -> Path:
         return config.places(self.environ, self.file).socket
 
-    def ask(self, path: str, **given: Given) -> Answer:
+    def ask(self, path: str, /, **given: Given) -> Answer:
         """The JSON object that a path answers; raises what `request` does."""
         with request(self._socket, "GET", target(path, given)) as reply:
             raw = reply.body()
         return Answer(raw, _object(raw))
 
-    def exact(self, path: str, **given: Given) -> Iterator[bytes]:
+    def exact(self, path: str, /, **given: Given) -> Iterator[bytes]:
         """The bytes that a path answers, as they arrive; raises what `request` does."""
         with request(self._socket, "GET", target(path, given)) as reply:
             yield from reply.pieces()
 
-    def post(self, path: str, **given: Given) -> Answer:
+    def post(self, path: str, /, **given: Given) -> Answer:
         """The JSON object answered to an order; raises what `request` does."""
         with request(self._socket, "POST", target(path, given)) as reply:
             raw = reply.body()
         return Answer(raw, _object(raw))
 
-    def steps(self, path: str, **given: Given) -> Iterator[Answer]:
+    def steps(self, path: str, /, **given: Given) -> Iterator[Answer]:
         """The steps of long work, each when it arrives; ends after the step "done".
 
         Raises:
@@ -80,6 +80,16 @@ class Daemon:
                     return
         raise DaemonUnreachable("the daemon ended before its work was done")
 
+    def lines(self, path: str, /, **given: Given) -> Iterator[Answer]:
+        """The lines of a reply that never ends, each when it arrives; raises as `steps`."""
+        with request(self._socket, "GET", target(path, given), wait_s=None) as reply:
+            for raw in reply.lines():
+                line = _object(raw)
+                fault = error_in(line)
+                if fault is not None:
+                    raise fault
+                yield Answer(raw, line)
+
 
 class Run(NamedTuple):
     """One run of `fablectl`."""
@@ -90,7 +100,12 @@ class Run(NamedTuple):
 
 def target(path: str, given: Mapping[str, Given]) -> str:
     """A path with its parameters. Bytes of the command line that are no text go as they are."""
-    query = "&".join(f"{name}={encoded(str(value))}" for name, value in given.items() if value)
+    pairs = [
+        (name, one)
+        for name, value in given.items()
+        for one in (value if isinstance(value, tuple) else (value,))
+    ]
+    query = "&".join(f"{name}={encoded(str(value))}" for name, value in pairs if value)
     return f"{path}?{query}" if query else path
 
 

@@ -58,7 +58,7 @@ def _summary(done: Mapping[str, Any], *, rebuilt: bool) -> str:
 
 
 def _followed(run: Run, rebuild: int | None, *, drawn: bool) -> Answer:
-    with _progress(run) if drawn else contextlib.nullcontext(_hide) as show:
+    with progress(run, "indexing") if drawn else contextlib.nullcontext(hide) as show:
         for step in run.daemon.steps(INDEX, wait=1, rebuild=rebuild):
             if step.value.get("step") == "done":
                 return step
@@ -66,12 +66,12 @@ def _followed(run: Run, rebuild: int | None, *, drawn: bool) -> Answer:
     raise DaemonUnreachable("the daemon ended before its work was done")
 
 
-def _hide(_step: Mapping[str, Any]) -> None:
+def hide(_step: Mapping[str, Any]) -> None:
     """Progress is for terminals."""
 
 
 @contextlib.contextmanager
-def _progress(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def progress(run: Run, verb: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A bar on standard error from the first step with bytes on; gone at the end."""
     with contextlib.ExitStack() as stack:
         drawing: list[Callable[[Mapping[str, Any]], None]] = []
@@ -80,20 +80,20 @@ def _progress(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
             if not step.get("total_bytes"):
                 return
             if not drawing:
-                drawing.append(stack.enter_context(_bar(run)))
+                drawing.append(stack.enter_context(_bar(run, verb)))
             drawing[0](step)
 
         yield show
 
 
 @contextlib.contextmanager
-def _bar(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def _bar(run: Run, verb: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     from rich.console import Console  # noqa: PLC0415 - for a terminal only: it is slow to load
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
     console = Console(stderr=True, no_color=not run.screen.may_colour, highlight=False)
     columns = (
-        TextColumn("indexing"),
+        TextColumn(verb),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%  {task.fields[said]}"),
     )
@@ -102,7 +102,8 @@ def _bar(run: Run) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
         def show(step: Mapping[str, Any]) -> None:
             done, total, eta = step["done_bytes"], step["total_bytes"], step.get("eta_s")
-            said = f"{size(done)} of {size(total)}, {counted(step['files'], 'file')} waiting"
+            said = f"{size(done)} of {size(total)}"
+            said += f", {counted(step['files'], 'file')} waiting" if "files" in step else ""
             said += "" if eta is None else f", {duration(eta)} left"
             bar.update(task, completed=done, total=total, said=said)
 

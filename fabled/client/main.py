@@ -34,6 +34,12 @@ COMMANDS = {
     "block": "query",
     "sessions": "listing",
     "session": "listing",
+    "prune": "prune",
+    "undo": "prune",
+    "handoff": "handoff",
+    "vault": "vault",
+    "forget": "forget",
+    "events": "events",
     "config": "configuration",
     "completion": "completion",
 }

@@ -16,6 +16,7 @@ from fabled.map.db import Deadline
 from fabled.map.search import scope
 from fabled.recall import threads
 from fabled.recall.dates import iso
+from fabled.recall.handoff import handoff
 from fabled.recall.pack import pack
 from fabled.recall.search import Request, scope_json, search
 from fabled.recall.verbatim import stream
@@ -206,6 +207,17 @@ class Answers:
                 "damage": [damage._asdict() for damage in sessions.damage_of(snapshot, row.id)],
                 **self._shelf.about(row.session),
             }
+
+        return self._ask(question)
+
+    def handoff(self, name: str) -> dict[str, Any]:
+        """`GET /v1/handoff`."""
+
+        def question(snapshot: Snapshot) -> dict[str, Any]:
+            row = sessions.one(snapshot, name)
+            if row is None:
+                raise NotFound(f"no session is called {name}")
+            return {"session": row.session, "text": handoff(snapshot, self._sources, row)}
 
         return self._ask(question)
 

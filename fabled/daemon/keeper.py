@@ -177,6 +177,13 @@ class Keeper:
         files = self.system.files
         return seal_file(self.vault, files, file.origin, reason, names.get, self.tombstones)
 
+    def seal_again(self, origin: Origin, reason: str) -> None:
+        """Let the newest generation be what the live file is now; costs what is new in it."""
+        names = self.answers.session_names()
+        files = self.system.files
+        found = seal_file(self.vault, files, origin, reason, names.get, self.tombstones)
+        self.sealed([found])
+
     def sealed(self, outcomes: Iterable[Outcome]) -> None:
         """Journal what was sealed and have it indexed."""
         news: list[News] = []

@@ -243,6 +243,7 @@ class Pruner:
             news = News(events.UNDONE, row.session, row.folder, row.path, detail)
             self._keeper.journal.write([news])
             self._given_up.pop(row.path, None)
+            self._keeper.seal_again(origin, "after an undo")
         self._afterwards(row.path)
         return {
             "session": row.session,

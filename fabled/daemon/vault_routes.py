@@ -15,7 +15,7 @@ from fabled.daemon.replies import json_bytes, json_reply
 from fabled.daemon.restoring import Wanted, restore_all
 from fabled.daemon.shelf import event_json, generation_json
 from fabled.errors import UsageError
-from fabled.protocol import EVENTS, FORGET, NDJSON_TYPE, PRUNE, UNDO, VAULT
+from fabled.protocol import EVENTS, FORGET, HANDOFF, NDJSON_TYPE, PRUNE, UNDO, VAULT
 from fabled.prune.values import LEVELS, MODES
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class VaultRoutes:
             Route(PRUNE, self.prune, methods=post),
             Route(UNDO, self.undo, methods=post),
             Route(FORGET, self.forget, methods=post),
+            Route(HANDOFF, self.handoff),
             Route(EVENTS, self.events),
         ]
 
@@ -143,6 +144,13 @@ class VaultRoutes:
         if not name:
             raise UsageError("name the session or thread to forget")
         return json_reply(forget(self._keeper, name, dry_run=flag(given, "dry_run")))
+
+    def handoff(self, request: Request) -> Response:
+        """`GET /v1/handoff`."""
+        name = request.query_params.get("session") or ""
+        if not name:
+            raise UsageError("name the session to hand over")
+        return json_reply(self._keeper.answers.handoff(name))
 
     def events(self, request: Request) -> Response:
         """`GET /v1/events`; with `follow=1` a line an event, until the client leaves."""

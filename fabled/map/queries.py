@@ -135,6 +135,16 @@ def thread_records(snapshot: Snapshot, thread: int) -> list[Pointer]:
     return [_pointer(row) for row in rows]
 
 
+def session_records(snapshot: Snapshot, session: int) -> list[Pointer]:
+    """The records of a session's main transcripts, by time and then by place."""
+    rows = snapshot.rows(
+        f"{_POINTER} WHERE r.id IN (SELECT c.rec FROM copies c JOIN files m ON m.id = c.file"
+        " WHERE m.session = ? AND m.agent IS NULL) ORDER BY r.ts IS NULL, r.ts, r.off",
+        (session,),
+    )
+    return [_pointer(row) for row in rows]
+
+
 class Span(NamedTuple):
     """A thread in numbers."""
 
