@@ -64,7 +64,16 @@ def test_stat_of_a_file_tells_its_facts(tmp_path):
     os.utime(path, ns=(1, 1_700_000_000_123_456_789))
     found = FILES.stat(str(path))
     raw = os.stat(path)
-    assert found == (raw.st_dev, raw.st_ino, 5, 1_700_000_000_123_456_789, raw.st_mode, "file")
+    assert found == (
+        raw.st_dev,
+        raw.st_ino,
+        5,
+        1_700_000_000_123_456_789,
+        raw.st_mode,
+        "file",
+        1,
+        raw.st_uid,
+    )
 
 
 def test_stat_of_nothing_is_none(tmp_path):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fabled.map.db import Snapshot
     from fabled.model import Pointer
     from fabled.transcript.identity import Key
+    from fabled.vault.catalogue import Strand
     from fabled.vault.values import Generation
 
 INTENT = "forgetting.json"
@@ -84,15 +85,14 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool) -> dict[str, Any]:
         return reply
     with keeper.alone():
         keeper.tombstones.bury(doomed.stems, doomed.keys)
+        again = {*doomed.paths, *(s.path for s in _strands(keeper, doomed))}
         _write_intent(keeper, doomed)
         detail = {"kind": doomed.kind, "records": doomed.records}
         keeper.journal.write([News(events.FORGOTTEN, doomed.session, None, None, detail)])
         finish(keeper)
-    again = set(doomed.paths)
-    for origin in doomed.partly:
-        again |= {strand.path for strand in _strands(keeper, origin)}
-    keeper.desk.queue(sorted(again), live=True, afresh=True)
+    again |= {strand.path for strand in _strands(keeper, doomed)}
     keeper.desk.refresh(sorted(again), SCRUB_S)
+    keeper.desk.ask_survey().wait(SCRUB_S)  # what was on its way into the Map meanwhile
     if not keeper.desk.ask_scrub().wait(SCRUB_S):
         raise DaemonBusy("the Map is still being cleaned of deleted words")
     return reply
@@ -182,8 +182,9 @@ def _of(keeper: Keeper, origin: Origin) -> list[Generation]:
     return imported or keeper.vault.catalogue.lineage(origin)
 
 
-def _strands(keeper: Keeper, origin: Origin) -> list[Any]:
-    return [s for s in keeper.vault.catalogue.strands() if s.head.origin == origin]
+def _strands(keeper: Keeper, doomed: Doomed) -> list[Strand]:
+    origins = doomed.whole | doomed.partly
+    return [s for s in keeper.vault.catalogue.strands() if s.head.origin in origins]
 
 
 def _write_intent(keeper: Keeper, doomed: Doomed) -> None:

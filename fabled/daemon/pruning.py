@@ -23,11 +23,11 @@ from fabled.errors import (
 from fabled.map import fidelity, sessions
 from fabled.prune import apply
 from fabled.prune.live import live_process
-from fabled.prune.recovery import recover
+from fabled.prune.recovery import recover, verdict
 from fabled.prune.values import Options
 from fabled.vault import journal as events
 from fabled.vault.journal import News
-from fabled.vault.values import PRUNED, Generation, Origin
+from fabled.vault.values import Generation, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -329,23 +329,10 @@ def put_right(keeper: Keeper) -> None:
     for found in recover(keeper.system, keeper.pending):
         if found.carried:
             log.warning("late lines were carried over", path=found.path, bytes=found.carried)
-        pruned_ms = found.note.get("pruned_ms")
-        generation = _of_note(keeper, found.note, pruned_ms)
-        if generation is None:
-            continue
-        if not found.happened:
-            keeper.vault.discard(generation)
-        elif (found.path, generation.card.number) not in written:
-            keeper.journal.write([pruned_news(generation)])
+        lineage = keeper.vault.catalogue.lineage(keeper.origin(found.path))
+        seen = verdict(keeper.system.files, found, lineage)
+        if seen is not None and not seen.happened:
+            keeper.vault.discard(seen.generation)
+        elif seen is not None and (found.path, seen.generation.card.number) not in written:
+            keeper.journal.write([pruned_news(seen.generation)])
         keeper.desk.queue([found.path], live=True)
-
-
-def _of_note(keeper: Keeper, note: dict[str, Any], pruned_ms: object) -> Generation | None:
-    """The generation of an interrupted prune: the newest, if it is that very prune's."""
-    if not isinstance(pruned_ms, int) or not isinstance(note.get("origin"), list):
-        return None
-    lineage = keeper.vault.catalogue.lineage(Origin(*map(str, note["origin"])))
-    if not lineage or lineage[-1].card.kind != PRUNED:
-        return None
-    receipt = lineage[-1].card.receipt
-    return lineage[-1] if receipt is not None and receipt.pruned_ms == pruned_ms else None

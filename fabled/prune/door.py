@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import gc
 import json
+import secrets
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import AccessDenied, DiskFull, FabledError, FileBusy, FileChanged
 from fabled.map.fingerprint import fingerprint
+from fabled.system.files import TEMP_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,22 +154,19 @@ class Door:
     def _replace(self, live: LiveFile, shot: Snapshot, order: Order) -> Replaced:
         folder = shot.path.rpartition("/")[0]
         self._may(live, shot, folder, order.length)
-        leases = self._files.leases(folder)
-        if leases:
-            if not live.lease():
-                raise FileBusy(f"{shot.path} is open for writing")
-            live.unlease()
-        with self._files.create(shot.path) as new:
-            self._fill(new, live, order)
-            order.examine(new)
-            note = self._write_note(shot, new, order)
-            try:
+        label = secrets.token_hex(8)
+        note = self._write_note(shot, label, order)
+        try:
+            with self._files.create(shot.path, label=label) as new:
+                leases = self._knows(new, live, shot)
+                self._fill(new, live, order)
+                order.examine(new)
                 order.before(new)
                 step = self._through if leases else self._without_leases
                 done, end = step(live, shot, order, new, note)
-            except BaseException:
-                self._files.remove(note)
-                raise
+        except BaseException:
+            self._files.remove(note)
+            raise
         self._files.sync_folder(folder)
         self._follower.add(live, shot.path, end, note, held=done.held, quickly=leases)
         return done
@@ -187,6 +186,15 @@ class Door:
         if self._files.free_bytes(folder) < length + HEADROOM:
             raise DiskFull(f"replacing {shot.path} needs {length + HEADROOM} free bytes")
 
+    def _knows(self, new: NewFile, live: LiveFile, shot: Snapshot) -> bool:
+        """Whether there are leases here; with them, look first whether a writer is there."""
+        if not new.knows_leases():
+            return False
+        if not live.lease():
+            raise FileBusy(f"{shot.path} is open for writing")
+        live.unlease()
+        return True
+
     def _fill(self, new: NewFile, live: LiveFile, order: Order) -> None:
         written = 0
         for piece in order.pieces:
@@ -197,11 +205,11 @@ class Door:
         new.take_after(live)
         new.sync()
 
-    def _write_note(self, shot: Snapshot, new: NewFile, order: Order) -> str:
-        """Durable before anything changes; returns its path."""
+    def _write_note(self, shot: Snapshot, label: str, order: Order) -> str:
+        """Durable before anything is made; returns its path."""
         self._files.make_private_dir(self._pending)
-        label = new.path.rpartition(".fabled-")[2]
-        facts = {"path": shot.path, "temp": new.path, "label": label, **order.note}
+        temp = f"{shot.path.rpartition('/')[0]}/{TEMP_PREFIX}{label}"
+        facts = {"path": shot.path, "temp": temp, "label": label, **order.note}
         note = f"{self._pending}/{label}.json"
         self._files.write_private(note, json.dumps(facts).encode())
         return note

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, NotFound
 from fabled.prune.following import forget
+from fabled.system.files import TEMP_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fabled.system import Files, OpenFile, System
+    from fabled.vault.values import Generation
 
 LIMIT = 65536
 PIECE = 1 << 20
@@ -44,13 +46,48 @@ def recover(system: System, pending: str) -> list[Recovered]:
     if system.files.stat(pending) is None:
         return found
     for entry in system.files.scan(pending):
-        if entry.name.endswith(".json"):
+        if entry.name.startswith(TEMP_PREFIX):
+            system.files.remove(entry.path)
+        elif entry.name.endswith(".json"):
             note = _read(system.files, entry.path)
             if note is not None:
                 found.append(_one(system, entry.path, note))
             else:
                 system.files.remove(entry.path)
     return found
+
+
+class Verdict(NamedTuple):
+    """What became of an interrupted prune: its generation, and whether that was put in place."""
+
+    generation: Generation
+    happened: bool
+
+
+def verdict(files: Files, found: Recovered, lineage: Sequence[Generation]) -> Verdict | None:
+    """Look at the transcript itself: names may have survived in any order.
+
+    Args:
+        files: The file system.
+        found: The interrupted replacement.
+        lineage: Generations of the transcript, oldest first.
+
+    Returns:
+        None when it was no prune, or had not got as far as a generation.
+    """
+    newest = lineage[-1] if lineage else None
+    receipt = newest.card.receipt if newest is not None else None
+    if newest is None or receipt is None or receipt.pruned_ms != found.note.get("pruned_ms"):
+        return None
+    try:
+        with files.open_read(found.path) as live:
+            hashed, at = hashlib.sha256(), 0
+            while piece := live.pread(at, min(PIECE, newest.end - at)):
+                hashed.update(piece)
+                at += len(piece)
+    except NotFound:
+        return Verdict(newest, found.happened)
+    return Verdict(newest, hashed.hexdigest() == newest.card.image_sha256)
 
 
 def _read(files: Files, path: str) -> dict[str, Any] | None:

@@ -80,11 +80,9 @@ def handoff(snapshot: Snapshot, disk: Opener, row: SessionRow) -> str:
         AccessDenied: A file cannot be read.
     """
     seen = _look(disk, queries.session_records(snapshot, row.id))
-    first, last = iso(row.first_ms) or "unknown", iso(row.last_ms) or "unknown"
     parts = [
         f"# Hand-over: {_inline(row.title or 'Untitled session')}",
-        f"Session `{_inline(row.session)}` in `{_inline(row.project or '?')}`, {first} to {last},"
-        f" {row.records} records, {row.threads} threads.",
+        _facts(row),
         *_messages(seen),
         *_files(seen),
         *_decisions(seen),
@@ -92,6 +90,14 @@ def handoff(snapshot: Snapshot, disk: Opener, row: SessionRow) -> str:
         _MORE.format(session=_inline(row.session)),
     ]
     return neutral("\n\n".join(parts)) + "\n"
+
+
+def _facts(row: SessionRow) -> str:
+    first, last = iso(row.first_ms) or "unknown", iso(row.last_ms) or "unknown"
+    return (
+        f"Session `{_inline(row.session)}` in `{_inline(row.project or '?')}`, {first} to {last},"
+        f" {row.records} records, {row.threads} threads."
+    )
 
 
 def _look(disk: Opener, pointers: Iterable[Pointer]) -> _Seen:

@@ -198,6 +198,19 @@ class PosixNewFile(PosixOpenFile):
         with refusals(self.path):
             self._effects.set_times(self.fd, mtime_ns, mtime_ns)
 
+    def knows_leases(self) -> bool:
+        if not self.lease():
+            return False
+        with refusals(self._about):
+            try:
+                other = os.open(self.path, _READ)
+            except BlockingIOError:
+                return True  # the kernel keeps others waiting
+            finally:
+                leases.drop(self.fd)
+            os.close(other)
+        return False
+
     def lease(self) -> bool:
         return leases.take(self.fd, leases.WRITE)
 
@@ -283,15 +296,8 @@ class PosixFiles:
         return PosixLiveFile(opened.path, opened.fd)
 
     def leases(self, folder: str) -> bool:
-        with self.create(f"{folder}/leases") as scratch, refusals(folder):
-            if not scratch.lease():
-                return False
-            try:
-                other = os.open(scratch.path, _READ)
-            except BlockingIOError:
-                return True  # the kernel keeps others waiting
-            os.close(other)
-            return False
+        with self.create(f"{folder}/leases") as scratch:
+            return scratch.knows_leases()
 
     def touch(self, path: str, mtime_ns: int | None) -> None:
         with refusals(path), self.open_read(path) as file:
@@ -347,8 +353,10 @@ class PosixFiles:
         if found.st_mode & 0o077:
             os.fchmod(fd, found.st_mode & PRIVATE_DIR)
 
-    def create(self, target: str, *, mode: int = PRIVATE_FILE) -> PosixNewFile:
-        path = os.path.join(_folder(target), TEMP_PREFIX + os.urandom(8).hex())
+    def create(
+        self, target: str, *, mode: int = PRIVATE_FILE, label: str | None = None
+    ) -> PosixNewFile:
+        path = os.path.join(_folder(target), TEMP_PREFIX + (label or os.urandom(8).hex()))
         with refusals(target):
             return PosixNewFile(path, self._effects.create(path, mode), self._effects, target)
 

@@ -100,6 +100,9 @@ class NewFile(OpenFile, Protocol):
     def set_mtime(self, mtime_ns: int) -> None:
         """When it counts as changed last; later writes change that again."""
 
+    def knows_leases(self) -> bool:
+        """Whether its disk keeps others waiting for a lease; tried on this very file."""
+
     def lease(self) -> bool:
         """Take a write lease: whoever opens it, under any name, waits. False when refused."""
 
@@ -167,7 +170,7 @@ class Files(Protocol):
         """The same, for a lease to be taken on it; raises as `open_read`."""
 
     def leases(self, folder: str) -> bool:
-        """Whether this disk knows leases: tried on a scratch file, which is removed again."""
+        """Whether this disk knows leases: tried on a scratch file in the folder."""
 
     def touch(self, path: str, mtime_ns: int | None) -> None:
         """Say when a file was changed last; None: now."""
@@ -190,8 +193,14 @@ class Files(Protocol):
             AccessDenied: It belongs to somebody else, is shared (sticky), or is not a folder.
         """
 
-    def create(self, target: str, *, mode: int = 0o600) -> NewFile:
-        """A new file in the target's folder, without that name yet; errors name the target."""
+    def create(self, target: str, *, mode: int = 0o600, label: str | None = None) -> NewFile:
+        """A new file in the target's folder, without that name yet; errors name the target.
+
+        Args:
+            target: The name it is to have in the end.
+            mode: Its permissions.
+            label: Sixteen hex digits that its temporary name ends in; random when None.
+        """
 
     def append(self, path: str, data: bytes) -> None:
         """Add bytes to the end of a file, made with mode 0600 if there is none, durably."""

@@ -18,11 +18,20 @@ from fabled.prune.door import Door, Order, snapshot
 from fabled.prune.following import Follower
 from fabled.prune.recovery import recover
 from fabled.system import System, real
-from fabled.system.files import PosixFiles
+from fabled.system.files import PosixFiles, PosixNewFile
 from fabled.vault.store import Vault
 from fabled.vault.values import Origin
 
 KEEP = 150
+
+
+class NoLeaseFile(PosixNewFile):
+    """On a file system that knows no leases."""
+
+    __slots__ = ()
+
+    def knows_leases(self):
+        return False
 
 
 class NoLeases(PosixFiles):
@@ -30,6 +39,10 @@ class NoLeases(PosixFiles):
 
     def leases(self, folder):
         return False
+
+    def create(self, target, *, mode=0o600, label=None):
+        made = super().create(target, mode=mode, label=label)
+        return NoLeaseFile(made.path, made.fd, made._effects, made._about)
 
 
 class Pruner:

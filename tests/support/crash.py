@@ -202,6 +202,7 @@ class CrashEffects(Effects):
 
     def leave(self, view):
         """Make the folder what a look at the disk would find after the end."""
+        self._let_go()
         names = dict(self.disk.names if view in ("visible", "names") else self.disk.durable)
         if view == "last":
             for path in self.disk.last:
@@ -223,6 +224,15 @@ class CrashEffects(Effects):
                 continue
             _make(path, self.disk.inodes[number], view)
             first[number] = path
+
+    def _let_go(self):
+        """A dead process holds no descriptor and no lease."""
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if os.readlink(f"/proc/self/fd/{name}").startswith(self.base + "/"):
+                    os.close(int(name))
+            except OSError:
+                continue
 
 
 def _empty(base):
