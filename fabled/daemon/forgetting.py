@@ -20,6 +20,7 @@ from fabled.transcript.identity import pack
 from fabled.vault import forgetting
 from fabled.vault import journal as events
 from fabled.vault.journal import News
+from fabled.vault.names import folder_of
 from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
@@ -207,5 +208,8 @@ def finish(keeper: Keeper) -> bool:
         forgetting.destroy(keeper.vault, files, _of(keeper, origin))
     for origin in (Origin(*pair) for pair in value["partly"]):
         forgetting.rewrite(keeper.vault, files, origin, keeper.tombstones)
+    for path in {pair[1] for pair in [*value["whole"], *value["partly"]]}:
+        # Data that a crash parted from its sidecar was put aside at the start.
+        forgetting.purge_trash(keeper.vault, files, folder_of(path))
     files.remove(_intent(keeper))
     return True

@@ -289,9 +289,10 @@ class Keeper:
         try:
             shot = snapshot(live, origin.live)
             names = self.answers.session_names()
-            self.vault.seal(
+            kept = self.vault.seal(
                 origin, live, live.stat().size, "before a restore", names.get(origin.live)
             )
+            self.sealed([Outcome(origin, kept, fresh=True)])
             image = self.vault.image(generation)
         except BaseException:
             live.close()

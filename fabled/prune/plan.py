@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.prune import boundary, chain, splice
-from fabled.prune.facts import Fact, facts
+from fabled.prune.facts import TALK, Fact, facts
 from fabled.prune.rules import API_REQUESTS, LAST_WINS, LOOK, RULES, TITLES
 from fabled.prune.values import EXTRACT, LEAN, Decline, Edit, Options, Plan, Saving
 
@@ -49,6 +49,8 @@ def plan(source: Source, size: int, session: str, options: Options) -> Plan | De
     chosen = image.choose()
     if chosen is None:
         return Decline("tangled", f"{_DECLINES['tangled']}; it is left alone")
+    if not image.speaks(chosen):
+        return Decline("empty", "nothing that was said in it would be left; it is left alone")
     return image.draw(chosen)
 
 
@@ -166,6 +168,14 @@ class _Image:
         fact = self._records[at]
         kept = self._wall is not None and fact.uuid in self._wall.preserved
         return fact.alone and fact.uuid is not None and at < self._protected and not kept
+
+    def speaks(self, chosen: _Choice) -> bool:
+        """Whether anything that was said is left to resume from."""
+        return any(
+            fact.type in TALK and fact.uuid is not None and not fact.side
+            for at, fact in enumerate(self._records)
+            if at not in chosen.dropped
+        )
 
     # --- links ---
 

@@ -23,6 +23,13 @@ class Effects:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(path, flags, mode)
 
+    def open_append(self, path: str, mode: int | None) -> int:
+        """A descriptor that appends; makes the file with this mode, unless that is None."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        if mode is None:
+            return os.open(path, flags)
+        return os.open(path, flags | os.O_CREAT, mode)
+
     def write(self, fd: int, data: memoryview) -> int:
         """Write at the descriptor's position; returns how much was taken."""
         return os.write(fd, data)

@@ -33,7 +33,6 @@ TEMP_PREFIX = ".fabled-"
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -309,7 +308,7 @@ class PosixFiles:
     def append_live(self, path: str, data: bytes) -> bool:
         with refusals(path):
             try:
-                fd = os.open(path, _APPEND & ~os.O_CREAT)
+                fd = self._effects.open_append(path, None)
             except FileNotFoundError:
                 return False
             try:
@@ -368,7 +367,7 @@ class PosixFiles:
 
     def append(self, path: str, data: bytes) -> None:
         with refusals(path):
-            fd = os.open(path, _APPEND, PRIVATE_FILE)
+            fd = self._effects.open_append(path, PRIVATE_FILE)
             try:
                 if os.fstat(fd).st_size == 0:
                     self._effects.sync_folder(_folder(path))

@@ -14,6 +14,7 @@ from fabled.vault.catalogue import strands_of
 
 if TYPE_CHECKING:
     from fabled.system import Files, FileStat, OpenFile
+    from fabled.vault.catalogue import Strand
     from fabled.vault.store import Vault
     from fabled.vault.tombstones import Tombstones
     from fabled.vault.values import Generation, Origin
@@ -147,22 +148,33 @@ def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) 
     Raises:
         DiskFull: The old generations are all still there.
     """
-    old = vault.catalogue.lineage(origin)
-    strands = strands_of(old)
-    affected = False
-    for strand in strands:
-        with vault.image(strand.head) as image:
-            affected = affected or bool(hidden_spans(image, tombstones))
-    if not affected:
-        return False
-    for strand in sorted(strands, key=lambda s: s.head.card.number):
+    strands = strands_of(vault.catalogue.lineage(origin))
+    spoilt = [strand for strand in strands if _holds(vault, strand, tombstones)]
+    doomed = {one.card.number for strand in spoilt for one in strand.chain}
+    again = [s for s in strands if any(one.card.number in doomed for one in s.chain)]
+    whole = {s.head.card.image_sha256 for s in strands if s not in again}
+    for strand in sorted(again, key=lambda s: s.head.card.number):
         head = strand.head
         with vault.image(head) as image:
             stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
             rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
-            vault.write_anew(head, rest, rest.size)
-    destroy(vault, files, old)
-    return True
+            if _sha256(rest) not in whole:  # or a crash came after it was written
+                whole.add(vault.write_anew(head, rest, rest.size).card.image_sha256)
+    destroy(vault, files, [one for s in again for one in retention.own(s)])
+    return bool(again)
+
+
+def _holds(vault: Vault, strand: Strand, tombstones: Tombstones) -> bool:
+    with vault.image(strand.head) as image:
+        return bool(hidden_spans(image, tombstones))
+
+
+def _sha256(source: Without) -> str:
+    hashed, at = hashlib.sha256(), 0
+    while piece := source.pread(at, PIECE):
+        hashed.update(piece)
+        at += len(piece)
+    return hashed.hexdigest()
 
 
 def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:
@@ -173,10 +185,11 @@ def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:
             _drop_import(vault, files, one)
             continue
         files.remove(f"{folder}/{names.card_name(one.card.number, one.card.kind)}")
+        files.sync_folder(folder)  # data without sidecar is no generation; the reverse is damage
         files.remove(one.data_path)
         files.sync_folder(folder)
         vault.catalogue.refresh(one.folder)
-        _drop_trash(vault, files, one.folder)
+        purge_trash(vault, files, one.folder)
         while folder != vault.root and files.remove_folder(folder):
             folder = folder.rpartition("/")[0]
 
@@ -191,12 +204,15 @@ def _drop_import(vault: Vault, files: Files, one: Generation) -> None:
     vault.catalogue.refresh_imports()
 
 
-def _drop_trash(vault: Vault, files: Files, relative: str) -> None:
-    """What was moved into the trash before goes as well."""
+def purge_trash(vault: Vault, files: Files, relative: str) -> None:
+    """Remove for good what was moved out of one folder of the Vault before."""
     trash = f"{vault.root}/{names.TRASH}"
     if files.stat(trash) is None:
         return
     for entry in files.scan(trash):
         inner = f"{entry.path}/{relative}"
         if files.stat(inner) is not None:
-            retention.destroy(files, inner)
+            for old in files.scan(inner):
+                if old.kind == "file":
+                    files.remove(old.path)
+            files.remove_folder(inner)

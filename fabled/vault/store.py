@@ -145,6 +145,7 @@ class Vault:
             folder = f"{self.root}/{generation.folder}"
             card = names.card_name(generation.card.number, generation.card.kind)
             self._files.remove(f"{folder}/{card}")
+            self._files.sync_folder(folder)  # the sidecar goes first, whatever survives
             self._files.remove(generation.data_path)
             self._files.sync_folder(folder)
             self.catalogue.refresh(generation.folder)

@@ -182,17 +182,15 @@ def test_empty_session_over_a_long_one_keeps_the_long_one(tmp_path, projects):
     with daemon(tmp_path, projects) as running:
         sealed(running)
         write(path, prompt("new", None, "a fresh start"))
-        until(
-            lambda: (
-                len([g for g in running.json("/v1/vault")["generations"] if g["path"] == str(path)])
-                == 2
-            ),
-            60,
-        )
-        kinds = [
-            g["kind"] for g in running.json("/v1/vault")["generations"] if g["path"] == str(path)
-        ]
-        assert kinds == ["raw", "raw"]
+
+        def kinds():
+            found = running.json("/v1/vault")["generations"]
+            return [one["kind"] for one in found if one["path"] == str(path)]
+
+        try:
+            until(lambda: kinds() == ["raw", "raw"], 40)
+        except AssertionError:
+            pytest.fail(f"{kinds()} {running.status()} {running.log.read_text()[-2000:]}")
         target = tmp_path / "back.jsonl"
         post(running, f"/v1/vault/restore?session=s1&generation=0&to={target}")
         assert target.read_bytes() == long

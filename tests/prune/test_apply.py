@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Any
 
 import pytest
 
@@ -161,8 +162,9 @@ def test_gate_refuses_a_generation_that_does_not_read_back(bench, monkeypatch):
 
 def test_proof_cannot_be_made_outside_the_gate(bench):
     """Nothing but the gate can say that everything is kept."""
+    anything: Any = None
     with pytest.raises(GateRefused):
-        Proof(object(), None, None, "")
+        Proof(object(), anything, anything, "")
 
 
 def test_failed_resume_check_touches_nothing(bench, monkeypatch):
@@ -177,7 +179,7 @@ def test_failed_resume_check_touches_nothing(bench, monkeypatch):
 
 def test_late_lines_that_name_what_goes_stop_the_prune(bench, monkeypatch):
     """A record appended meanwhile below an evicted one: the file stays as its writer left it."""
-    progress = {
+    progress: dict[str, Any] = {
         "type": "progress",
         "uuid": "11111111-2222-4333-8444-555555555555",
         "parentUuid": None,

@@ -18,20 +18,44 @@ TOP = HERE.parent.parent
 KILL_S = (0.3, 0.9)
 
 
-def _drop(uid):
-    def drop():
-        if uid:
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
+def interpreter(uid):
+    """A Python that this user may run, and the path it needs; None when there is none."""
+    for program in (sys.executable, "/usr/bin/python3"):
+        command = [program, "-c", "import msgspec, fabled"]
+        done = (
+            subprocess.run(
+                command, user=uid or None, env=_environment("/"), capture_output=True, check=False
+            )
+            if _may_run(program, uid)
+            else None
+        )
+        if done is not None and done.returncode == 0:
+            return program
+    return None
 
-    return drop
+
+def _may_run(program, uid):
+    try:
+        subprocess.run([program, "-c", ""], user=uid or None, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _environment(folder):
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    path = os.pathsep.join([str(TOP), *packages])
+    return {**os.environ, "HOME": str(folder), "PYTHONPATH": path}
 
 
 def _start(folder, uid, *command):
-    environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(TOP)}
     return subprocess.Popen(
-        [sys.executable, *map(str, command)], preexec_fn=_drop(uid), env=environment
+        [interpreter(uid) or sys.executable, *map(str, command)],
+        user=uid or None,
+        group=uid or None,
+        extra_groups=[] if uid else None,
+        env=_environment(folder),
+        cwd="/",
     )
 
 
@@ -49,7 +73,8 @@ def experiment(folder, style, seconds, *, kills=False, uid=0, writers=2, portabl
     ]
     while not live.exists():
         time.sleep(0.01)
-    rng, killed, runs, totals = random.Random(7), 0, 0, {}
+    rng, killed, runs = random.Random(7), 0, 0
+    totals: dict[str, float] = {}
     end = time.monotonic() + seconds + 0.5
     while time.monotonic() < end:
         out = folder / f"p{runs}"
@@ -87,7 +112,8 @@ def _judge(folder, live, writers):
     seen, torn, order, twice = set(), 0, 0, 0
     sealed = sorted((folder / "vault").rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     for path in [*sealed, live]:
-        last, here = {}, set()
+        last: dict[int, int] = {}
+        here = set()
         for line in path.read_bytes().splitlines():
             try:
                 value = json.loads(line)

@@ -53,7 +53,7 @@ def write(path, writer, style, seconds, out):
             os.close(fd)
             fd = None
         slow = max(slow, time.monotonic() - began - gap)
-        if style == "held" and used >= 50:
+        if style == "held" and used >= 50 and fd is not None:
             os.close(fd)
             fd = None
             time.sleep(0.02)

@@ -6,6 +6,7 @@ import functools
 
 import pytest
 
+from fabled.prune.values import Decline
 from tests.realclient import images, running
 from tests.realclient.clients import VERSIONS
 
@@ -45,14 +46,12 @@ class Verdicts:
             made = {original.read_bytes(): original}
             for kind in kinds:
                 image = images.pruned(original, place / kind, images.KINDS[kind])
-                if not isinstance(image, images.Decline):
+                if not isinstance(image, Decline):
                     image = made.setdefault(image.read_bytes(), image)
                 self._images[str(fixture), kind] = image
-            pairs.append(list(made.values()))
-        # The original stands for itself where nothing was taken out of it.
-        self._verdicts = running.compare(
-            version, [[row[0], *(row[1:] or row)] for row in pairs], folder
-        )
+            # Where nothing was taken out, the original stands for itself, resumed once.
+            pairs.append([original, *made.values()])
+        self._verdicts = running.compare(version, pairs, folder)
 
     def image(self, fixture, kind):
         """The image's path; or why it was declined."""
@@ -61,8 +60,8 @@ class Verdicts:
     def __getitem__(self, wanted):
         fixture, kind = wanted
         image = self.image(fixture, kind)
-        assert not isinstance(image, images.Decline), image.message
-        return self._verdicts.get(image)
+        assert not isinstance(image, Decline), image.message
+        return self._verdicts[image]
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import importlib
 import json
 import os
 import sys
+from typing import Any
 
 
 class Leash:
@@ -27,7 +28,7 @@ class Leash:
         self._runner = runner
         self._box = runner.Sandbox(client, root=root)
         runner.fill_project(self._box)
-        self._stream = None
+        self._stream: Any = None
 
     def turn(self, order):
         """A process for one prompt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.prune.image import pieces
 from fabled.prune.plan import plan
@@ -12,6 +12,9 @@ from fabled.prune.values import Decline, Options
 from tests.realclient import clients
 from tests.realclient.running import REALCLIENT
 from tests.support.pruning import Bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY = b"k" * 32
 KINDS = {
@@ -21,6 +24,7 @@ KINDS = {
     "extract": Options("transparent", "extract", 3, KEY),
 }
 """Ways to prune. `lean-all` protects no prompt, so that its rules have something to do."""
+PLACES = ("projects/*/*.jsonl", "extra/*.jsonl")
 
 
 class Fixture(NamedTuple):
@@ -28,7 +32,7 @@ class Fixture(NamedTuple):
 
     version: str
     session: str
-    path: object
+    path: Path
 
     def __str__(self):
         return f"{self.path.relative_to(REALCLIENT / 'fixtures').parts[0]}-{self.path.stem[:16]}"
@@ -36,13 +40,13 @@ class Fixture(NamedTuple):
 
 def fixtures(version):
     """The sessions that a client left: whole ones, and some that it was killed in."""
-    found = []
-    for folder in clients.FIXTURES[version]:
-        top = REALCLIENT / "fixtures" / folder
-        for path in sorted([*top.glob("projects/*/*.jsonl"), *top.glob("extra/*.jsonl")]):
-            if not path.name.startswith("agent-") and path.stat().st_size > 1:
-                found.append(Fixture(version, _session(path), path))
-    return found
+    tops = [REALCLIENT / "fixtures" / folder for folder in clients.FIXTURES[version]]
+    paths = [path for top in tops for kind in PLACES for path in sorted(top.glob(kind))]
+    return [
+        Fixture(version, _session(path), path)
+        for path in paths
+        if not path.name.startswith("agent-") and path.stat().st_size > 1
+    ]
 
 
 def _session(path):

@@ -19,6 +19,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
@@ -53,12 +54,12 @@ class Hand:
         self.pending = str(home / "pending")
         door = Door(self.system, self.pending, self.follower)
         self.bench = apply.Bench(self.system, self.vault, door, self._indexed, lambda _path: None)
-        self.counts = Counter()
+        self.counts: Counter[str] = Counter()
         self.longest_s = 0.0
-        self._undone = set()
+        self._undone: set[int] = set()
 
     def _indexed(self, generation):
-        strand = self.vault.catalogue.strand_of(generation)
+        strand: Any = self.vault.catalogue.strand_of(generation)
         self.library.index(strand.path)
         with self.library.snapshots.snapshot() as snapshot:
             return fidelity.spots(snapshot, strand.path)
@@ -134,12 +135,17 @@ def main():
     hand.put_right()
     if asked.loop:
         enough = threading.Event()
-        threading.Thread(target=lambda: (sys.stdin.read(), enough.set()), daemon=True).start()
+        threading.Thread(target=_until_input_ends, args=(enough,), daemon=True).start()
         hand.loop(enough)
     elif not asked.recover:
         hand.prune()
     hand.say()
     hand.close()
+
+
+def _until_input_ends(enough):
+    sys.stdin.read()
+    enough.set()
 
 
 def _arguments():

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import SHARED
 from tests.realclient import clients
@@ -57,8 +58,9 @@ class RealClient:
         self.root.mkdir(parents=True)
         self.projects = self.root / "home" / ".claude" / "projects"
         self.session = None
+        self.version = version
         with (self.root / "log").open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process: Any = subprocess.Popen(
                 _command("drive.py", version, self.root),
                 env=_environment(self.root / "scratch"),
                 stdin=subprocess.PIPE,

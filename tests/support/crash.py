@@ -106,6 +106,13 @@ class CrashEffects(Effects):
         self.disk.last = (path,)
         return fd
 
+    def open_append(self, path, mode):
+        if not os.path.exists(path) and mode is not None:
+            self._step()
+        fd = super().open_append(path, mode)
+        self._inode(fd)
+        return fd
+
     def write(self, fd, data):
         self._step()
         inode = self._inode(fd)

@@ -29,6 +29,7 @@ class Bytes:
 
 
 def options(level="transparent", mode="resume", keep=3):
+    """Prune options with the tests' key."""
     return Options(level, mode, keep, KEY)
 
 
@@ -51,6 +52,7 @@ class Workbench(Shelter):
 
     def _indexed(self, generation):
         strand = self.vault.catalogue.strand_of(generation)
+        assert strand is not None
         self.library.index(strand.path)
         with self.library.snapshots.snapshot() as snapshot:
             return fidelity.spots(snapshot, strand.path)
