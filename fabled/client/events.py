@@ -67,7 +67,7 @@ def events(
 def _show(screen: Screen, event: Mapping[str, Any]) -> None:
     name = flat(event["event"])
     stamp = when(event["ts"], local=screen.terminal)
-    facts = ", ".join(f"{key} {flat(value)}" for key, value in event["detail"].items())
+    facts = ", ".join(f"{flat(key)} {flat(value)}" for key, value in event["detail"].items())
     session = flat(event["session"])[: _ID if screen.terminal else None]
     rest = f"{session or '-'}  {facts}"
     head = f"{stamp}  {name.ljust(_EVENT)}  "

@@ -201,10 +201,31 @@ def _show_damage(screen: Screen, damage: Sequence[Mapping[str, Any]]) -> None:
         screen.line(f"    {screen.paint(flat(place['path']), 'dim')}")
 
 
-def _show_rows(screen: Screen, subject: str, rows: Sequence[Any]) -> None:
+def _show_rows(screen: Screen, subject: str, rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         return
     _heading(screen, subject.capitalize())
-    for row in rows:
-        said = row.items() if isinstance(row, dict) else [("", row)]
-        screen.line("  " + ", ".join(f"{name} {flat(fact)}".strip() for name, fact in said))
+    for row_cells in table([_ROWS[subject](row, screen.terminal) for row in rows], right=(1,)):
+        screen.line(fit(f"  {'  '.join(row_cells)}".rstrip(), screen.columns))
+
+
+def _generation(row: Mapping[str, Any], local: bool) -> list[str]:
+    held = f"{size(row['image_bytes'])} in {size(row['stored'])}"
+    name = flat(row["path"]).rpartition("/")[2]
+    stamp = when(row["sealed_at"], local=local)
+    return [flat(row["kind"]), count(row["number"]), held, stamp, flat(row["reason"]), name]
+
+
+def _prune(row: Mapping[str, Any], local: bool) -> list[str]:
+    sizes = f"{size(row['before_bytes'])} -> {size(row['after_bytes'])}"
+    state = "taken back" if row["undone"] else ""
+    level = f"{flat(row['level'])}, {flat(row['mode'])}"
+    return [when(row["at"], local=local), sizes, level, state]
+
+
+def _event(row: Mapping[str, Any], local: bool) -> list[str]:
+    facts = ", ".join(f"{flat(key)} {flat(value)}" for key, value in row["detail"].items())
+    return [when(row["ts"], local=local), flat(row["event"]), facts]
+
+
+_ROWS = {"generations": _generation, "prunes": _prune, "events": _event}

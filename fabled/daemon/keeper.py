@@ -21,7 +21,17 @@ from fabled.map import sessions
 from fabled.prune.door import Door, Order, snapshot
 from fabled.prune.following import Follower
 from fabled.vault import journal as events
-from fabled.vault.archive import Dues, LiveFile, Outcome, Unit, is_sealed, seal_file, units, why_due
+from fabled.vault.archive import (
+    Dues,
+    LiveFile,
+    Outcome,
+    Unit,
+    is_sealed,
+    seal_file,
+    sweep_strays,
+    units,
+    why_due,
+)
 from fabled.vault.journal import News
 from fabled.vault.restore import Restored
 from fabled.vault.restore import pieces as restored_pieces
@@ -120,6 +130,8 @@ class Keeper:
         try:
             aside = sweep(self.vault, self.system.files, self.system.clock)
             put_right(self)
+            for root in self.desk.roots:
+                sweep_strays(self.system.files, root)
             finish(self)
         finally:
             self._lock.release()
@@ -154,6 +166,9 @@ class Keeper:
                             counts["sealed"] += outcome.fresh
                             counts["refused"] += outcome.refusal is not None
         self._warn_of_cap()
+        self._warn_of_settings()
+        if counts["sealed"]:
+            self.system.processes.release_memory()
         refused = f", {counts['refused']} refused" if counts["refused"] else ""
         return f"{counts['sealed']} sealed{refused}"
 
@@ -198,6 +213,12 @@ class Keeper:
             strands += [strand.path] if strand is not None else []
         self.journal.write(news)
         self.desk.queue(strands, live=True)
+
+    def _warn_of_settings(self) -> None:
+        """The client's own settings can keep it from writing transcripts at all."""
+        off = [r for r in self.desk.roots if cleanup_days(self.system.files, r) == 0]
+        said = "cleanupPeriodDays is 0 in the client's settings: it may write no transcripts"
+        self.desk.note("client settings", f"{said} ({', '.join(off)})" if off else None)
 
     def _warn_of_cap(self) -> None:
         cap = int(self.settings.values["vault.max_bytes"])

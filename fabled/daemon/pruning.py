@@ -255,12 +255,7 @@ class Pruner:
         }
 
     def _undone(self, path: str) -> set[int]:
-        found = self._keeper.journal.events()
-        return {
-            event.news.detail.get("generation", -1)
-            for event in found
-            if event.news.event == events.UNDONE and event.news.path == path
-        }
+        return {number for where, number in self._keeper.shelf.undone() if where == path}
 
     # --- the work ---
 

@@ -74,6 +74,7 @@ class Shelf:
         self.journal = journal
         self._lock = threading.Lock()
         self._view: tuple[int, View] | None = None
+        self._undone: tuple[int, set[tuple[str | None, int]]] = (-1, set())
 
     def view(self) -> View:
         """Every generation now. Cost: nothing, unless something was written since."""
@@ -98,9 +99,16 @@ class Shelf:
             "events": [event_json(event) for event in events],
         }
 
+    def undone(self) -> set[tuple[str | None, int]]:
+        """The prunes that were taken back: live path and the pruned generation's number."""
+        last = self.journal.last
+        if self._undone[0] != last:
+            self._undone = (last, undone_numbers(self.journal.events()))
+        return self._undone[1]
+
     def prunes(self) -> dict[str, Any]:
         """What prunes saved, as `status` shows it; the ones undone do not count."""
-        undone = undone_numbers(self.journal.events())
+        undone = self.undone()
         every = [one for found in self.view().by_path.values() for one in found]
         receipts = [
             one.card.receipt

@@ -249,7 +249,9 @@ class Door:
             self._carry(new, live, tail)
             _require(new.lease(), FileBusy, f"the new image of {shot.path} is open elsewhere")
             old = self._second_name(shot, note, shot.size + len(tail))
-            alone = new.leased() and live.stat().size == shot.size + len(tail)
+            named = self._files.stat(old)  # the client may have renamed its own file over it
+            alone = named is not None and (named.dev, named.ino) == (shot.dev, shot.ino)
+            alone = alone and new.leased() and live.stat().size == shot.size + len(tail)
             _require(alone, FileChanged, f"{shot.path} was opened meanwhile")
             new.replace(shot.path, durably=False)
         except BaseException:

@@ -7,6 +7,7 @@ leaves others.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import AccessDenied, FabledError, NotFound
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fabled.vault.tombstones import Tombstones
 
 DEPTH = 8
+_STRAY = re.compile(r"\.fabled-[0-9a-f]{16}")
 NOT_SESSIONS = frozenset({"memory"})
 
 
@@ -98,6 +100,19 @@ def _stats(files: Files, root: str, paths: Iterable[str]) -> Iterator[LiveFile]:
         stat = files.stat(path)
         if stat is not None and stat.kind == "file":
             yield LiveFile(Origin(root, path.removeprefix(root).lstrip("/")), stat)
+
+
+def sweep_strays(files: Files, root: str) -> int:
+    """Remove unfinished files of ours that a crash left below a projects folder.
+
+    Only names that we make, and only at start, when nobody is making one. Returns how many.
+    """
+    removed = 0
+    for path, kind in _entries(files, root):
+        for found in _below(files, path, 0) if kind == "dir" else ():
+            if _STRAY.fullmatch(found.rpartition("/")[2]):
+                removed += files.remove(found)
+    return removed
 
 
 class Dues(NamedTuple):

@@ -144,6 +144,42 @@ def one_session(**more):
     }
 
 
+def event(**more):
+    """One entry of the audit log."""
+    return {
+        "n": 7,
+        "ts": "2026-11-30T10:30:00.000Z",
+        "event": "sealed",
+        "session": "0b6f3a52-aaaa-4bbb-8ccc-ddddeeeeffff",
+        "project": "-home-ada-fabled",
+        "path": "/home/ada/.claude/projects/x/s.jsonl",
+        "detail": {"generation": 0, "kind": "raw", "bytes": 1500},
+        **more,
+    }
+
+
+def generation(**more):
+    """One generation as the Vault lists it."""
+    return {
+        "session": "0b6f3a52-aaaa-4bbb-8ccc-ddddeeeeffff",
+        "project": "-home-ada-fabled",
+        "path": "/home/ada/.claude/projects/x/s.jsonl",
+        "kind": "raw",
+        "number": 0,
+        "base": None,
+        "offset": 0,
+        "size": 1_500_000,
+        "stored": 300_000,
+        "image_bytes": 1_500_000,
+        "compression": "zstd",
+        "sealed_at": "2026-11-30T10:30:00.000Z",
+        "reason": "quiet",
+        "receipt": None,
+        "stored_path": "/home/ada/.local/share/fabled/vault/x/s/v0-raw.jsonl.zst",
+        **more,
+    }
+
+
 def status(**more):
     """A status with something to say on every line."""
     return {

@@ -11,6 +11,7 @@ from tests.client.objects import (
     RECORD,
     SESSION,
     THREAD,
+    event,
     found,
     one_session,
     recalled,
@@ -175,9 +176,9 @@ def test_sessions_away_from_a_terminal_show_whole_ids(stub):
 
 def test_session_shows_threads_files_and_damage(stub):
     """Ids whole, places by line and offset, what is not indexed yet by size."""
-    stub.answers(one_session(events=[{"kind": "sealed", "bytes": 7}]))
+    stub.answers(one_session(events=[event(detail={"bytes": 7})]))
     said = fablectl("session", SESSION).stdout.decode()
-    for wanted in (THREAD, SESSION, "not JSON", "offset 812", "100 kB not indexed", "kind sealed"):
+    for wanted in (THREAD, SESSION, "not JSON", "offset 812", "100 kB not indexed", "bytes 7"):
         assert wanted in said
 
 

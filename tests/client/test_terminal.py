@@ -13,7 +13,9 @@ from fabled.client.layout import cells
 from tests.client.objects import (
     SESSION,
     THREAD,
+    event,
     found,
+    generation,
     one_session,
     recalled,
     result,
@@ -46,8 +48,20 @@ SCREENS = {
     ),
     "session": (
         ["session", "x"],
-        one_session(session=session(title=EVIL, live_path=EVIL), events=[{"kind": EVIL}]),
+        one_session(
+            session=session(title=EVIL, live_path=EVIL),
+            events=[event(event=EVIL, detail={"why": EVIL})],
+        ),
     ),
+    "vault": (
+        ["vault", "list"],
+        {
+            "generations": [generation(session=EVIL, path=EVIL, reason=EVIL, kind=EVIL)],
+            "totals": {"generations": 1, "bytes": 1, "raw_bytes": 1},
+        },
+    ),
+    "events": (["events"], {"events": [event(event=EVIL, session=EVIL, detail={EVIL: EVIL})]}),
+    "handoff": (["handoff", "x"], {"session": "x", "text": EVIL}),
     "status": (["status"], status(warnings=[EVIL], state=EVIL, version=EVIL)),
     "json": (["search", "--json", "x"], found(evil_result())),
 }

@@ -81,7 +81,7 @@ class Hand:
         except NothingToGain:
             return False
         except FabledError as fault:
-            self.counts[fault.code] += 1
+            self._refused(fault)
         else:
             self._count("pruned", done.replaced.closed_s, done.replaced.tail, done.replaced.late)
         return True
@@ -91,10 +91,14 @@ class Hand:
         try:
             done = apply.undo(self.bench, self.origin, self._lineage(), self._undone)
         except FabledError as fault:
-            self.counts[fault.code] += 1
+            self._refused(fault)
         else:
             self._undone.add(done.generation.card.number)
             self.counts["undone"] += 1
+
+    def _refused(self, fault):
+        self.counts[fault.code] += 1
+        print(f"{fault.code}: {fault.message}", file=sys.stderr, flush=True)
 
     def _lineage(self):
         return self.vault.catalogue.lineage(self.origin)
