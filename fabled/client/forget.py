@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: fablectl forget 5f0c1d9e --dry-run")
 @click.argument("name", metavar="SESSION|THREAD", type=click.UNPROCESSED)
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--live", is_flag=True, help="Take a thread out of the live transcript too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_obj
-def forget(run: Run, *, name: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+def forget(run: Run, *, name: str, dry_run: bool, live: bool, yes: bool, as_json: bool) -> None:
     """Remove a session or thread from Map and Vault for good.
 
-    A tombstone keeps it from being indexed again. The live transcript is not touched:
-    delete it yourself, or it stays where it is.
+    A tombstone keeps it from being indexed again. The live transcript is not touched,
+    unless --live takes a thread out of it, the way a prune does; a whole one is never deleted.
     """
     if not name.strip():
         raise UsageError("the id is empty", hint="Copy one from: fablectl search")
-    answer = run.daemon.post(FORGET, name=name, dry_run=1)
+    wanted = 1 if live else None
+    answer = run.daemon.post(FORGET, name=name, dry_run=1, live=wanted)
     if not dry_run:
         if not yes:
             _ask(run, answer.value)
-        answer = run.daemon.post(FORGET, name=name)
+        answer = run.daemon.post(FORGET, name=name, live=wanted)
     if as_json:
         run.screen.json(answer)
         return

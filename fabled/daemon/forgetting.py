@@ -11,8 +11,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabled.errors import DaemonBusy, NotFound
+from fabled.errors import DaemonBusy, NotFound, UsageError
 from fabled.map import fidelity, sessions
+from fabled.map.store import digest
 from fabled.recall import threads
 from fabled.recall.search import thread_facts
 from fabled.recall.verbatim import read
@@ -60,11 +61,22 @@ class Doomed(NamedTuple):
     paths: tuple[str, ...]
     live: tuple[str, ...]
 
+    def takes(self, uuid: str | None, raw: bytes) -> bool:
+        """Whether it means this record."""
+        return (pack(uuid) if uuid is not None else digest(raw)) in self.keys
 
-def forget(keeper: Keeper, name: str, *, dry_run: bool) -> dict[str, Any]:
+
+def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> dict[str, Any]:
     """Forget a session or a thread, or say what would go.
 
+    Args:
+        keeper: Who does it.
+        name: What to forget.
+        dry_run: Only say.
+        live: Take a thread out of the live transcripts as well, through the prune's door.
+
     Raises:
+        UsageError: A whole live transcript is never deleted.
         NotFound: Nothing bears that name.
         AmbiguousId: Several things do.
         DaemonBusy: Something else writes the Vault.
@@ -72,6 +84,11 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool) -> dict[str, Any]:
             goes on at the next start.
     """
     doomed = look(keeper, name)
+    if live and doomed.kind == "session" and doomed.live:
+        raise UsageError(
+            f"session {doomed.name} has a live transcript, and fabled deletes none",
+            hint="Delete the transcript yourself, then forget the session.",
+        )
     generations = [one for origin in doomed.whole | doomed.partly for one in _of(keeper, origin)]
     reply = {
         "name": doomed.name,
@@ -85,6 +102,12 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool) -> dict[str, Any]:
     if dry_run:
         return reply
     with keeper.alone():
+        if live and doomed.live:
+            for path in doomed.live:
+                keeper.pruner.remove(path, doomed.takes)
+            touched = frozenset(map(keeper.origin, doomed.live))
+            doomed = doomed._replace(partly=doomed.partly | touched)
+            reply["live"] = "pruned"
         keeper.tombstones.bury(doomed.stems, doomed.keys)
         again = {*doomed.paths, *(s.path for s in _strands(keeper, doomed))}
         _write_intent(keeper, doomed)

@@ -254,6 +254,20 @@ class Pruner:
             "generation": done.generation.card.number,
         }
 
+    def remove(self, path: str, doomed: apply.Doomed) -> int:
+        """Take records out of a live transcript; the caller works alone. Returns bytes saved.
+
+        Raises:
+            FabledError: It is not the time, or what `apply.remove` raises.
+        """
+        rows = [row for row in self._rows() if row.path == path]
+        if rows:
+            self._may(rows[0], self._settings(rows[0]))
+        origin = self._keeper.origin(path)
+        saved = apply.remove(self.bench(), origin, self._keeper.key, doomed)
+        self._afterwards(path)
+        return saved
+
     def _undone(self, path: str) -> set[int]:
         return {number for where, number in self._keeper.shelf.undone() if where == path}
 

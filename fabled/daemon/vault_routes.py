@@ -143,7 +143,8 @@ class VaultRoutes:
         name = given.get("name") or ""
         if not name:
             raise UsageError("name the session or thread to forget")
-        return json_reply(forget(self._keeper, name, dry_run=flag(given, "dry_run")))
+        dry_run, live = flag(given, "dry_run"), flag(given, "live")
+        return json_reply(forget(self._keeper, name, dry_run=dry_run, live=live))
 
     def handoff(self, request: Request) -> Response:
         """`GET /v1/handoff`."""

@@ -7,7 +7,7 @@ what is wanted and has checked that it is time.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from fabled.errors import (
     FabledError,
@@ -25,6 +25,7 @@ from fabled.prune.facts import PIECE
 from fabled.prune.gate import prove
 from fabled.prune.image import pieces
 from fabled.prune.plan import forbidden, plan
+from fabled.prune.removal import faults, removal
 from fabled.prune.values import Decline, Options, Plan, Saving
 from fabled.transcript.lines import parse_line
 from fabled.vault.values import PRUNED, Generation, Origin, Receipt
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 HANDOVER = 1 << 22
 """An unfinished last line longer than this is not looked into."""
+
+
+Doomed: TypeAlias = "Callable[[str | None, bytes], bool]"
+"""Given a record's uuid and its bytes: whether it is to go."""
 
 
 class Store(Protocol):
@@ -247,6 +252,55 @@ def _order(
         note={"pruned_ms": receipt.pruned_ms, "origin": list(origin)},
     )
     return order, kept
+
+
+# --- removal ---
+
+
+def remove(bench: Bench, origin: Origin, key: bytes, doomed: Doomed) -> int:
+    """Take records out of a live transcript for good; returns how many bytes went.
+
+    The mandatory backup is made as for a prune: whoever forgets destroys it afterwards.
+
+    Raises:
+        FabledError: What `prune` raises; the live file is as it was.
+    """
+    live = bench.system.files.open_live(origin.live)
+    try:
+        shot = snapshot(live, origin.live)
+        decided = removal(live, shot.size, key, doomed)
+        if not decided.edits:
+            live.close()
+            return 0
+        proof = _backed_up(bench, origin, live, shot)
+    except BaseException:
+        live.close()
+        raise
+
+    def examine(new: NewFile) -> None:
+        found = faults(live, shot.size, new, decided.after_bytes, lambda line: _in(line, doomed))
+        if found:
+            raise ResumeCheckFailed(f"{origin.live}: {found[0]}")
+
+    order = Order(
+        pieces=pieces(live, decided),
+        length=decided.after_bytes,
+        examine=examine,
+        tail_fits=lambda tail: not forbidden(tail, decided),
+        before=lambda _new: None,
+        note={"removal": proof.sha256},
+    )
+    bench.door.replace(live, shot, order)
+    return shot.size - decided.after_bytes
+
+
+def _in(line: bytes, doomed: Doomed) -> bool:
+    """Whether a line is a record that goes."""
+    parsed = parse_line(line, finished=True)
+    return any(
+        piece.envelope is not None and doomed(piece.envelope.uuid, line[piece.start : piece.end])
+        for piece in parsed.pieces
+    )
 
 
 # --- undo ---

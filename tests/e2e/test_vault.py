@@ -318,3 +318,25 @@ def test_damaged_generation_is_found_and_other_copies_still_answer(tmp_path, pro
         steps = post(running, "/v1/vault/verify")
         assert [s["path"] for s in steps if s["step"] == "damaged"] == [str(stored)]
         assert running.block(uid("a")).status == 200
+
+
+def test_thread_forgotten_live_too_leaves_the_transcript_in_one_chain(tmp_path, projects):
+    """--live: its lines go through the prune's door, the others stay to the byte but for a link."""
+    path = projects / "-p" / "s3.jsonl"
+    before = prompt("k1", None, "keep me") + reply("k2", "k1", "kept answer")
+    gone = prompt("z1", "k2", "zymurgy secret") + reply("z2", "z1", "zymurgy too")
+    after = prompt("k3", "z2", "and further") + reply("k4", "k3", "further answer")
+    write(path, before + gone + after)
+    config = "[archive]\nquiet = 1\n[prune]\nenabled = false\nquiet = 0\n"
+    with daemon(tmp_path, projects, config) as running:
+        sealed(running)
+        running.idle()
+        thread = running.search("zymurgy")["results"][0]["thread"]
+        done = ask(running.socket, f"/v1/forget?name={thread}&live=1", method="POST").json()
+        assert (done["applied"], done["live"]) == (True, "pruned")
+        assert path.read_bytes() == before + after.replace(uid("z2").encode(), uid("k2").encode())
+        assert not running.search("zymurgy")["results"]
+        refused = ask(running.socket, "/v1/forget?name=s3&live=1", method="POST")
+        assert refused.status == 400
+        until(lambda: not list((tmp_path / "run" / "home" / "pending").glob("*.json")), 45)
+    assert traces(tmp_path, "zymurgy") == []

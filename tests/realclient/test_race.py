@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +31,49 @@ class Pruner:
     """`prune_once.py --loop` as a process of its own; its last counts."""
 
     def __init__(self, path, home):
-        self.counts = {}
-        self._log = home.with_suffix(".log").open("wb+")
+        self.counts: Counter[str] = Counter()
+        self.kills = 0
+        self._log = home.with_suffix(".log")
         self._command = [sys.executable, str(PRUNER), "--home", str(home)]
         self._path = str(path)
-        self._process: Any = subprocess.Popen(
-            [*self._command, "--loop", self._path],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        self._process = self._start()
+
+    def _start(self) -> Any:
+        self._before = self.counts.copy()
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                [*self._command, "--loop", self._path],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def replaced(self):
-        """How often the file was replaced until now."""
-        self._log.seek(0)
-        lines = [line for line in self._log.read().splitlines(keepends=True) if line[:1] == b"{"]
-        whole = [line for line in lines if line.endswith(b"\n")]
-        self.counts = json.loads(whole[-1]) if whole else {}
-        assert self._process.poll() is None, self._text()
-        return self.counts.get("pruned", 0) + self.counts.get("undone", 0)
+        """How often the file was replaced until now, by this process and those before it."""
+        assert self._process.poll() is None, self._log.read_text()[-4000:]
+        return self._replaced()
 
-    def _text(self):
-        self._log.seek(0)
-        return self._log.read().decode()[-4000:]
+    def _replaced(self):
+        lines = [line for line in self._log.read_bytes().split(b"\n")[:-1] if line[:1] == b"{"]
+        now = Counter(json.loads(lines[-1])) if lines else Counter()
+        longest = max(self._before["longest_ms"], now["longest_ms"])
+        self.counts = self._before + now
+        self.counts["longest_ms"] = longest
+        return self.counts["pruned"] + self.counts["undone"]
+
+    def kill(self):
+        """As the power cut does, wherever it is; and start anew."""
+        self._process.kill()
+        self._process.wait(60)
+        self._process.stdin.close()
+        self._replaced()
+        self.kills += 1
+        self._process = self._start()
 
     def end(self):
         """Stop, then start once more and put right what the stop left."""
         self._process.stdin.close()
-        assert self._process.wait(60) == 0, self._text()
+        assert self._process.wait(60) == 0, self._log.read_text()[-4000:]
         subprocess.run([*self._command, "--recover", self._path], check=True, capture_output=True)
 
     def close(self):
@@ -63,7 +81,6 @@ class Pruner:
         self._process.stdin.close()
         self._process.kill()
         self._process.wait(60)
-        self._log.close()
 
 
 def steps(turn):
@@ -86,6 +103,32 @@ def said(turn):
 
 def test_race_with_a_real_client_loses_nothing_in_a_hundred_replacements(version, tmp_path):
     """Every word and result of every turn is sent when the session is resumed, in order."""
+    pruner = _race(version, tmp_path, lambda _pruner: None)
+    assert pruner.counts["pruned"] + pruner.counts["undone"] >= REPLACEMENTS
+
+
+def test_race_with_a_real_client_loses_nothing_when_the_pruner_is_killed(newest, tmp_path):
+    """The same, when the pruner dies at any moment and its next start finishes what it began."""
+    pruner = _race(newest, tmp_path, _killing(random.Random(11)))
+    assert pruner.kills >= 10
+
+
+def _killing(rng):
+    """Kill the pruner once it has replaced the file a few times more."""
+    due = 0
+
+    def kill(pruner):
+        nonlocal due
+        if pruner.replaced() >= due:
+            threading.Event().wait(rng.random() * 0.05)
+            pruner.kill()
+            due = pruner.replaced() + rng.randrange(1, 12)
+
+    return kill
+
+
+def _race(version, tmp_path, meanwhile):
+    """Turns against a pruner until the file was replaced often enough; nothing may be lost."""
     with RealClient(version, tmp_path / "client") as client:
         client.open()
         lived = client.say(f"Stress turn {0:03d}.", steps(0))
@@ -96,18 +139,19 @@ def test_race_with_a_real_client_loses_nothing_in_a_hundred_replacements(version
             while pruner.replaced() < REPLACEMENTS and turns < MOST_TURNS:
                 lived = client.say(f"Stress turn {turns:03d}.", steps(turns))
                 turns += 1
+                meanwhile(pruner)
             assert client.close_stream() == 0
             until(lambda: path.read_bytes().endswith(b"\n"))
-            replaced, counts = pruner.replaced(), pruner.counts
+            replaced = pruner.replaced()
             pruner.end()
         finally:
             pruner.close()
         sent = client.resume("And now?", [{"text": "Enough."}])
-        print(f"\n{version}: {turns} turns, {replaced} replacements, {counts}")
+        print(f"\n{version}: {turns} turns, {replaced} replacements, {dict(pruner.counts)}")
         _judge_file(path, turns)
         _judge_messages(version, lived, sent, turns)
-    assert replaced >= REPLACEMENTS
     assert not list(path.parent.glob(".fabled-*"))
+    return pruner
 
 
 def _judge_messages(version, lived, sent, turns):
