@@ -26,7 +26,7 @@ from fabled.daemon.status import Parts
 from fabled.daemon.upkeep import verify_slice
 from fabled.daemon.watch import Watcher
 from fabled.daemon.worker import Calls, Worker
-from fabled.errors import FabledError
+from fabled.errors import DaemonBusy, FabledError
 from fabled.map.db import Snapshots
 from fabled.map.opening import clear_away, open_map
 from fabled.vault.journal import Journal
@@ -179,7 +179,10 @@ class _Daemon:
     def _archive(self) -> str:
         """Seal what is due, once the first pass is over: it has better things to do before."""
         self._first_pass()
-        return self._keeper.archive()
+        try:
+            return self._keeper.archive()
+        except DaemonBusy as fault:
+            return f"not now: {fault.message}"
 
     def _prune(self) -> str:
         """Prune what is due; archiving goes first."""

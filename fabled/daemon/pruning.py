@@ -291,6 +291,8 @@ class Pruner:
         now = self._system.clock.now_ms()
         done = apply.prune(self.bench(), origin_of(row), wish, now)
         self._keeper.journal.write([pruned_news(done.generation)])
+        if done.replaced.fault is not None:
+            log.error("after the prune", path=row.path, error=done.replaced.fault.message)
         log.info(
             "pruned",
             path=row.path,

@@ -84,12 +84,14 @@ class Replaced(NamedTuple):
         late: Bytes that a waiting writer wrote to the old file, carried over after.
         closed_s: How long the door was closed: the longest that a writer can have waited.
         held: Somebody still has the old file open; it is followed.
+        fault: What went wrong after the name had changed hands; the next start looks after it.
     """
 
     tail: int
     late: int
     closed_s: float
     held: bool
+    fault: FabledError | None = None
 
 
 def snapshot(live: LiveFile, path: str) -> Snapshot:
@@ -167,8 +169,12 @@ class Door:
         except BaseException:
             self._files.remove(note)
             raise
-        self._files.sync_folder(folder)
-        self._follower.add(live, shot.path, end, note, held=done.held, quickly=leases)
+        # There is no way back from here: a fault is told, and takes nothing back.
+        try:
+            self._files.sync_folder(folder)
+            self._follower.add(live, shot.path, end, note, held=done.held, quickly=leases)
+        except FabledError as fault:
+            return done._replace(fault=fault)
         return done
 
     def _may(self, live: LiveFile, shot: Snapshot, folder: str, length: int) -> None:
@@ -303,6 +309,8 @@ class Door:
             raise FileChanged(f"{shot.path} was replaced by somebody else")
         if stat.size < shot.size or fingerprint(live, shot.size) != shot.mark:
             raise FileChanged(f"{shot.path} was rewritten by somebody else")
+        if stat.size == shot.size and stat.mtime_ns != shot.mtime_ns:
+            raise FileChanged(f"{shot.path} was changed in place by somebody else")
         tail = live.pread(shot.size, stat.size - shot.size)
         if whole and not tail.endswith(b"\n") and tail:
             raise FileChanged(f"{shot.path} ends in the middle of a line")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fabled.errors import (
+    AccessDenied,
     FileBusy,
     FileChanged,
     GateRefused,
@@ -231,6 +232,37 @@ def _options(**wanted):
     from tests.support.pruning import options  # noqa: PLC0415 - a short name here
 
     return options(**wanted)
+
+
+def test_same_size_change_in_place_stops_the_prune(bench, monkeypatch):
+    """Bytes changed without the size changing, after the proof: not ours to replace."""
+    keep = bench.vault.keep_pruned
+    changed = TALK.replace(b"please", b"PLEASE")
+
+    def meanwhile(*given):
+        with (bench.root / MAIN).open("r+b") as handle:
+            handle.write(changed)
+        return keep(*given)
+
+    monkeypatch.setattr(bench.vault, "keep_pruned", meanwhile)
+    with pytest.raises(FileChanged):
+        bench.prune()
+    assert bench.live() == changed
+
+
+def test_fault_after_the_name_changed_hands_takes_nothing_back(bench, monkeypatch):
+    """A folder that cannot be synced after the rename: the prune stands, with its generation."""
+
+    def refuse(_path):
+        raise AccessDenied("no sync for you")
+
+    monkeypatch.setattr(type(bench.system.files), "sync_folder", lambda _self, p: refuse(p))
+    done = bench.prune()
+    assert done.replaced.fault is not None
+    assert bench.bytes_of(bench.lineage(MAIN)[-1]) == bench.live()
+    monkeypatch.undo()
+    bench.undo()
+    assert bench.live() == TALK
 
 
 # --- a disk that dies ---

@@ -10,7 +10,7 @@ from tests.race.experiment import experiment, interpreter
 from tests.race.writers import STYLES
 
 pytestmark = pytest.mark.timeout(120)
-SECONDS = 4
+SECONDS = 2.5
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -28,7 +28,7 @@ def test_pruner_killed_again_and_again_loses_nothing(tmp_path, style):
     """SIGKILL at random moments: recovery carries over what was late."""
     found = experiment(tmp_path / "x", style, SECONDS, kills=True)
     assert found["lost"] == 0
-    assert found["kills"] >= 4
+    assert found["kills"] >= 2
     print(found)
 
 

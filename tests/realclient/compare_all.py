@@ -3,8 +3,8 @@
     compare_all.py REALCLIENT_FOLDER CLIENT RESULTS < pairs.json
 
 `pairs` is a list of [original, other, ...]: paths of transcripts with the same session id in
-their names. RESULTS gets a list of {"original", "other", "problems", "identical", "notes", "words",
-"words_before", "api", "api_before"}; `problems` is null when the original itself does not
+their names. RESULTS gets a list of {"original", "other", "problems", "identical", "same_system", "notes",
+"words", "words_before", "api", "api_before"}; `problems` is null when the original itself does not
 resume, `words` are both sides' texts in the order in which they were sent, `api` is what the
 real API would refuse. One process for all, because each one makes namespaces of its own (see
 run_session.ensure_netns).
@@ -42,6 +42,7 @@ def said(oracle, first, second):
     return {
         "problems": problems,
         "identical": bool(first["messages"]) and first["messages"] == second["messages"],
+        "same_system": first["system"] == second["system"],
         "notes": notes,
         "words": words(oracle, second),
         "words_before": words(oracle, first),

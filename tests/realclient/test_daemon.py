@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 
 import pytest
 
@@ -18,6 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BY_HAND = "[archive]\nenabled = false\n[prune]\nenabled = false\nquiet = 0\n"
 PROMPT = "And what now?"
 ANSWER = [{"text": "Now we are done."}]
+OLD = time.time() - 40 * 86400
+LONG = [{"text": "That took long.", "sleep": 9}]
+"""The client cleans up some five seconds after its start, if it lives that long."""
 
 
 def daemon(folder, root):
@@ -180,6 +184,56 @@ def test_prune_while_the_client_lives_is_refused_or_harmless(client, tmp_path):
     said = [text for role, text in running.words(sent) if role == "user"]
     wanted = ["List the files.", "Look again.", "Count them.", PROMPT, "And then?", "Still there?"]
     assert [text for text in said if text in wanted] == wanted
+
+
+def test_session_that_the_client_cleans_away_comes_back_and_stays(newest, tmp_path):
+    """The client deletes it after 30 days; restored it resumes, and the next cleanup spares it."""
+    with RealClient(newest, tmp_path / "client") as client:
+        client.turn("An old story.", [{"text": "It is told."}])
+        path, session = client.transcript, client.session
+        data = path.read_bytes()
+        os.utime(path, (OLD, OLD))
+        with daemon(tmp_path / "d", client.projects) as running_daemon:
+            running_daemon.idle()
+            (risk,) = [s for s in running_daemon.status()["at_risk"] if s["session"] == session]
+            ask(running_daemon, "vault", "seal", session)
+            client.turn("Meanwhile.", LONG)
+            assert not path.exists(), "the client did not clean up: nothing was tested"
+            ask(running_daemon, "index", "--wait")
+            assert b"An old story." in ask(running_daemon, "search", "old story", "--json")
+            ask(running_daemon, "vault", "restore", session)
+            client.turn("And again.", LONG)
+            assert path.read_bytes() == data
+            sent = client.turn(PROMPT, ANSWER, "--resume", session)
+    assert ("assistant", "It is told.") in running.words(sent)
+    assert risk["session"] == session
+
+
+def test_prune_of_an_older_session_leaves_continue_where_it_was(client, tmp_path):
+    """`--continue` opens the session that was used last, not the one that was pruned last."""
+    older = client.session
+    client.turn("Another matter.", [{"text": "Quite another."}])
+    with daemon(tmp_path / "d", client.projects) as running_daemon:
+        running_daemon.idle()
+        pruned(running_daemon, older)
+        sent = client.turn(PROMPT, ANSWER, "--continue")
+    assert client.session != older
+    assert ("user", "Another matter.") in running.words(sent)
+
+
+def test_named_session_is_found_by_its_name_after_a_prune(newest, tmp_path):
+    """The title survives: `--resume NAME` opens a session that was pruned and grew since."""
+    with RealClient(newest, tmp_path / "client") as client:
+        client.turn("A named session.", reading("main.py", "Named."), "--name", "blue-harbour")
+        with daemon(tmp_path / "d", client.projects) as running_daemon:
+            running_daemon.idle()
+            pruned(running_daemon, client.session, "--level", "lean", "--keep-prompts", "0")
+            client.turn("By name.", reading("notes.md", "Found."), "--resume", "blue-harbour")
+            running_daemon.idle()
+            pruned(running_daemon, client.session)
+            sent = client.turn(PROMPT, ANSWER, "--resume", "blue-harbour")
+    said = [text for role, text in running.words(sent) if role == "user"]
+    assert said == ["A named session.", "By name.", PROMPT]
 
 
 def test_large_compacted_session_pruned_by_hand_goes_on(newest, tmp_path):

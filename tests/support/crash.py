@@ -60,6 +60,7 @@ class CrashEffects(Effects):
         self.skip_sync = skip_sync
         self.count = 0
         self.syncs = 0
+        self.skipped_at = 0
         self.dead = False
         self.disk = _Disk()
         for folder, _, files in os.walk(self.base):
@@ -141,7 +142,10 @@ class CrashEffects(Effects):
 
     def _skipped(self):
         self.syncs += 1
-        return self.skip_sync is not None and self.syncs - 1 == self.skip_sync
+        skipped = self.skip_sync is not None and self.syncs - 1 == self.skip_sync
+        if skipped:
+            self.skipped_at = self.count
+        return skipped
 
     def sync(self, fd):
         self._step()
@@ -300,12 +304,12 @@ class Sweep:
         assert finished
         return effects.count, effects.syncs
 
-    def all(self, skip_sync=None):
+    def all(self):
         """Die before each change, and after the last one; returns the number of deaths."""
         total, _ = self.changes()
         for die_at in range(total + 1):
             for view in VIEWS:
-                prepared, effects, finished = self._run(die_at, skip_sync)
+                prepared, effects, finished = self._run(die_at, None)
                 effects.leave(view)
                 self.deaths += 1
                 try:
@@ -317,11 +321,17 @@ class Sweep:
     def each_sync_matters(self):
         """Whether leaving out any single sync breaks a promise somewhere; the ones that do not."""
         _, syncs = self.changes()
-        idle = []
-        for number in range(syncs):
-            try:
-                self.all(skip_sync=number)
-            except AssertionError:
-                continue
-            idle.append(number)
-        return idle
+        return [number for number in range(syncs) if not self._noticed(number)]
+
+    def _noticed(self, number):
+        """Deaths before the sync are what they always are; the late ones tell most."""
+        _, effects, _ = self._run(None, number)
+        for die_at in range(effects.count, effects.skipped_at - 1, -1):
+            for view in VIEWS[1:]:
+                prepared, effects, finished = self._run(die_at, number)
+                effects.leave(view)
+                try:
+                    self.check(self.folder, prepared, finished)
+                except AssertionError:
+                    return True
+        return False
