@@ -206,3 +206,61 @@ def test_overwrite_puts_an_old_image_in_place_and_keeps_what_was_there(tmp_path,
         assert path.read_bytes() == before
         running.idle()
         assert running.block(uid("other")).status == 200
+
+
+def test_events_are_followed_as_they_happen(tmp_path, path):
+    """`events --follow --json` prints a line for each new event, at once."""
+    with daemon(tmp_path, path.parent.parent, BY_HAND) as running:
+        sealed(running)
+        running.idle()
+        follow = subprocess.Popen(
+            [*CLIENT, "events", "--follow", "--json", "-n", "1"],
+            env=running.environment,
+            stdout=subprocess.PIPE,
+        )
+        assert follow.stdout is not None
+        try:
+            assert json.loads(follow.stdout.readline())["event"] == "sealed"
+            assert running.client("prune", "s1").returncode == 0
+            assert json.loads(follow.stdout.readline())["event"] == "pruned"
+        finally:
+            follow.kill()
+            follow.wait()
+            follow.stdout.close()
+
+
+def test_session_that_cannot_be_shrunk_is_not_tried_again(tmp_path, path):
+    """Declined once, with the reason in the journal; then left alone until it has grown."""
+    mixed = b"".join(
+        prompt(f"x{n}", f"x{n - 1}" if n else None, "w " * 400, session=f"s{n % 2}")
+        for n in range(6)
+    )
+    write(path, mixed)
+    with daemon(tmp_path, path.parent.parent, BY_ITSELF) as running:
+
+        def declined():
+            found = running.json("/v1/events")["events"]
+            return [event for event in found if event["event"] == "declined"]
+
+        until(declined, 40)
+        runs = {job["last_run"] for job in running.status()["jobs"] if job["name"] == "prune"}
+
+        def three_more():
+            runs.update(j["last_run"] for j in running.status()["jobs"] if j["name"] == "prune")
+            return len(runs) >= 4
+
+        until(three_more, 30)
+        assert len(declined()) == 1
+        assert declined()[0]["detail"] == {"why": "prune_declined"}
+        assert path.read_bytes() == mixed
+
+
+def test_retention_of_zero_and_a_full_vault_are_warnings(tmp_path, path):
+    """cleanupPeriodDays 0: the client may write nothing; a cap never deletes the only copy."""
+    (tmp_path / "claude" / "settings.json").write_text('{"cleanupPeriodDays": 0}')
+    config = BY_HAND + "[vault]\nmax_bytes = 10\n"
+    with daemon(tmp_path, path.parent.parent, config) as running:
+        sealed(running)
+        until(lambda: "cleanupPeriodDays is 0" in " ".join(running.status()["warnings"]), 30)
+        assert "vault.max_bytes is 10" in " ".join(running.status()["warnings"])
+        assert running.status()["vault"]["generations"] == 1

@@ -340,3 +340,30 @@ def test_thread_forgotten_live_too_leaves_the_transcript_in_one_chain(tmp_path, 
         assert refused.status == 400
         until(lambda: not list((tmp_path / "run" / "home" / "pending").glob("*.json")), 45)
     assert traces(tmp_path, "zymurgy") == []
+
+
+def test_gc_lets_go_of_what_others_hold_and_of_nothing_else(tmp_path, projects):
+    """A middle image whose records are all in others goes into the trash; blocks stay."""
+    path = projects / "-p" / "s4.jsonl"
+    one, two, three = (
+        prompt(f"g{n}", f"g{n - 1}" if n else None, f"word{n} " * 40) for n in range(3)
+    )
+    with daemon(tmp_path, projects) as running:
+        for data in (one + two, one, one + three):
+            write(path, data)
+            running.idle()
+            post(running, "/v1/vault/seal?session=s4")
+        until(lambda: running.status()["state"] == "idle", 30)
+        running.index()
+        dry = post(running, "/v1/vault/gc?dry_run=1")[-1]
+        assert [row["number"] for row in dry["removed"]] == []
+        write(path, one + two + three)
+        running.idle()
+        post(running, "/v1/vault/seal?session=s4")
+        running.index()
+        done = post(running, "/v1/vault/gc")[-1]
+        assert [row["number"] for row in done["removed"]] == [1, 2]
+        running.index()
+        for number, data in enumerate((one, two, three)):
+            assert running.block(uid(f"g{number}")).body == data[:-1]
+        assert post(running, "/v1/vault/verify")[-1]["damaged"] == 0

@@ -38,6 +38,7 @@ def _whole(verdict):
     """The transcript resumes, and as the original does as far as the oracle looks."""
     assert verdict["problems"] is not None, "the original itself does not resume"
     assert verdict["problems"] == [], verdict["notes"]
+    assert verdict["same_system"], "the recorded system prompt is lost"
 
 
 def _same_words(verdict):
