@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: fablectl index --wait")
 @click.option("--wait", is_flag=True, help="Return when all that is there now can be searched.")
 @click.option(
-    "--rebuild", is_flag=True, help="Build the Map anew from the transcripts, then swap it in."
+    "--rebuild",
+    is_flag=True,
+    help="Build the Map anew from transcripts and Vault, then swap it in.",
 )
 @json_option
 @click.pass_obj

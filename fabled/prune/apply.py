@@ -6,7 +6,6 @@ what is wanted and has checked that it is time.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from fabled.errors import (
@@ -28,6 +27,7 @@ from fabled.prune.plan import forbidden, plan
 from fabled.prune.removal import faults, removal
 from fabled.prune.values import Decline, Options, Plan, Saving
 from fabled.transcript.lines import parse_line
+from fabled.vault.hashing import sha256_of
 from fabled.vault.values import PRUNED, Generation, Origin, Receipt
 
 if TYPE_CHECKING:
@@ -375,10 +375,7 @@ def _last_prune(
 
 
 def _prefix(live: OpenFile, size: int) -> str:
-    hashed = hashlib.sha256()
-    for piece in _range(live, 0, size):
-        hashed.update(piece)
-    return hashed.hexdigest()
+    return sha256_of(live.pread, size).sha256
 
 
 def _range(source: OpenFile, start: int, end: int) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import AccessDenied, DiskFull, FabledError, FileBusy, FileChanged
 from fabled.map.fingerprint import fingerprint
-from fabled.system.files import TEMP_PREFIX
+from fabled.system.opened import TEMP_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

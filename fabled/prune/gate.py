@@ -6,14 +6,14 @@ flag that goes round it.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fabled.errors import GateRefused
 from fabled.map.store import digest
 from fabled.model import Damage
-from fabled.prune.facts import PIECE, Window
+from fabled.prune.facts import Window
 from fabled.transcript.reader import Reader
+from fabled.vault.hashing import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,14 +84,10 @@ def prove(
 
 
 def _hash(source: OpenFile, size: int) -> str:
-    hashed, at = hashlib.sha256(), 0
-    while at < size:
-        piece = source.pread(at, min(PIECE, size - at))
-        if not piece:
-            raise GateRefused(f"only {at} of {size} bytes could be read back")
-        hashed.update(piece)
-        at += len(piece)
-    return hashed.hexdigest()
+    found = sha256_of(source.pread, size)
+    if found.size != size:
+        raise GateRefused(f"only {found.size} of {size} bytes could be read back")
+    return found.sha256
 
 
 def _missing(image: OpenFile, size: int, spots: set[Spot]) -> _Spots:

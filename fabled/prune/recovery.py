@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, NotFound
 from fabled.prune.following import forget
-from fabled.system.files import TEMP_PREFIX
+from fabled.system.opened import TEMP_PREFIX
+from fabled.vault.hashing import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,13 +82,10 @@ def verdict(files: Files, found: Recovered, lineage: Sequence[Generation]) -> Ve
         return None
     try:
         with files.open_read(found.path) as live:
-            hashed, at = hashlib.sha256(), 0
-            while piece := live.pread(at, min(PIECE, newest.end - at)):
-                hashed.update(piece)
-                at += len(piece)
+            seen = sha256_of(live.pread, newest.end)
     except NotFound:
         return Verdict(newest, found.happened)
-    return Verdict(newest, hashed.hexdigest() == newest.card.image_sha256)
+    return Verdict(newest, seen.sha256 == newest.card.image_sha256)
 
 
 def _read(files: Files, path: str) -> dict[str, Any] | None:

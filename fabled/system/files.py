@@ -2,7 +2,7 @@
 
 What each method promises stands on `fabled.system.ports.Files`.
 """
-# ruff: noqa: PTH101, PTH116, PTH118, PTH119, PTH120 - str paths, no Path made per call
+# ruff: noqa: PTH101, PTH116, PTH118 - str paths, no Path made per call
 # ruff: noqa: D102 - the docstrings stand on the port
 
 from __future__ import annotations
@@ -14,68 +14,25 @@ import os
 import socket
 import stat as modes
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
 
-from fabled.errors import AccessDenied, DiskFull, FabledError, NotFound
-from fabled.system import leases
+from fabled.errors import AccessDenied, NotFound
 from fabled.system.effects import Effects
+from fabled.system.opened import (
+    READ,
+    TEMP_PREFIX,
+    PosixLiveFile,
+    PosixNewFile,
+    PosixOpenFile,
+    fact,
+    folder_of,
+    kind_of,
+    refusal,
+    refusals,
+)
 from fabled.system.ports import Entry, FileStat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabled.system.ports import OpenFile
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
-TEMP_PREFIX = ".fabled-"
-"""How the names of unfinished files begin; a crash may leave one, and it may be removed."""
-
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _refusal(fault: OSError, path: str) -> FabledError:
-    words = f"{path}: {fault.strerror or fault}"
-    if fault.errno in _NO_ROOM:
-        return DiskFull(f"no room left for {words}")
-    if fault.errno in _ABSENT:
-        return NotFound(words, hint="Check the path.")
-    return AccessDenied(f"cannot access {words}")
-
-
-@contextlib.contextmanager
-def refusals(path: str) -> Iterator[None]:
-    """Turn what the operating system refuses inside the block into a `FabledError`."""
-    try:
-        yield
-    except OSError as fault:
-        raise _refusal(fault, path) from fault
-    except ValueError as fault:  # a NUL or a lone surrogate: no disk holds such a name
-        raise NotFound(f"{path!r} cannot be a path: {fault}", hint="Check the path.") from fault
-
-
-def _kind(mode: int) -> str:
-    if modes.S_ISREG(mode):
-        return "file"
-    if modes.S_ISDIR(mode):
-        return "dir"
-    return "link" if modes.S_ISLNK(mode) else "other"
-
-
-def _fact(found: os.stat_result) -> FileStat:
-    mode = found.st_mode
-    return FileStat(
-        found.st_dev,
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
-        mode,
-        _kind(mode),
-        found.st_nlink,
-        found.st_uid,
-    )
 
 
 def _entry(folder: str, found: os.DirEntry[str]) -> Entry:
@@ -86,51 +43,6 @@ def _entry(folder: str, found: os.DirEntry[str]) -> Entry:
     else:
         kind = "file" if found.is_file(follow_symlinks=False) else "other"
     return Entry(found.name, os.path.join(folder, found.name), kind)
-
-
-def _folder(path: str) -> str:
-    return os.path.dirname(path) or "."
-
-
-@dataclass(slots=True)
-class PosixOpenFile:
-    """`OpenFile` by its descriptor."""
-
-    path: str
-    fd: int
-
-    def read(self, size: int, /) -> bytes:
-        with refusals(self.path):
-            return os.read(self.fd, size)
-
-    def seek(self, offset: int, /) -> int:
-        with refusals(self.path):
-            return os.lseek(self.fd, offset, os.SEEK_SET)
-
-    def pread(self, offset: int, length: int) -> bytes:
-        with refusals(self.path):
-            got = os.pread(self.fd, length, offset)
-            while got and len(got) < length:
-                more = os.pread(self.fd, length - len(got), offset + len(got))
-                if not more:
-                    break
-                got += more
-            return got
-
-    def stat(self) -> FileStat:
-        with refusals(self.path):
-            return _fact(os.fstat(self.fd))
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(slots=True)
@@ -149,120 +61,6 @@ class _Lock:
             os.close(fd)
 
 
-class PosixLiveFile(PosixOpenFile):
-    """`LiveFile` by its descriptor."""
-
-    __slots__ = ()
-
-    def lease(self) -> bool:
-        return leases.take(self.fd, leases.READ)
-
-    def unlease(self) -> None:
-        leases.drop(self.fd)
-
-
-class PosixNewFile(PosixOpenFile):
-    """`NewFile` under a temporary name in its final folder."""
-
-    __slots__ = ("_about", "_effects")
-
-    def __init__(self, path: str, fd: int, effects: Effects, about: str) -> None:
-        super().__init__(path, fd)
-        self._effects = effects
-        self._about = about
-
-    def write(self, data: bytes) -> None:
-        with refusals(self._about):
-            view = memoryview(data)
-            while view:
-                view = view[self._effects.write(self.fd, view) :]
-
-    def sync(self) -> None:
-        with refusals(self._about):
-            self._effects.sync(self.fd)
-
-    def take_after(self, model: OpenFile) -> None:
-        found = model.stat()
-        with refusals(self.path):
-            self._effects.change_mode(self.fd, modes.S_IMODE(found.mode))
-            self._effects.set_times(self.fd, found.mtime_ns, found.mtime_ns)
-            if isinstance(model, PosixOpenFile):
-                _copy_attributes(model.fd, self.fd)
-
-    def set_mode(self, mode: int) -> None:
-        with refusals(self.path):
-            self._effects.change_mode(self.fd, mode)
-
-    def set_mtime(self, mtime_ns: int) -> None:
-        with refusals(self.path):
-            self._effects.set_times(self.fd, mtime_ns, mtime_ns)
-
-    def knows_leases(self) -> bool:
-        if not self.lease():
-            return False
-        with refusals(self._about):
-            try:
-                other = os.open(self.path, _READ)
-            except BlockingIOError:
-                return True  # the kernel keeps others waiting
-            finally:
-                leases.drop(self.fd)
-            os.close(other)
-        return False
-
-    def lease(self) -> bool:
-        return leases.take(self.fd, leases.WRITE)
-
-    def leased(self) -> bool:
-        return leases.held(self.fd, leases.WRITE)
-
-    def write_at_end(self, data: bytes) -> None:
-        with refusals(self._about):
-            at = os.fstat(self.fd).st_size
-            view = memoryview(data)
-            self._effects.pwrite(self.fd, view[-1:], at + len(data) - 1)
-            while len(view) > 1:
-                done = self._effects.pwrite(self.fd, view[:-1], at)
-                view, at = view[done:], at + done
-
-    def publish(self, target: str) -> bool:
-        with refusals(target):
-            try:
-                self._effects.link(self.path, target)
-            except FileExistsError:
-                return False
-            self._effects.unlink(self.path)
-            self.path = target
-            self._effects.sync_folder(_folder(target))
-        return True
-
-    def replace(self, target: str, *, durably: bool = True) -> None:
-        with refusals(target):
-            self._effects.rename(self.path, target)
-            self.path = target
-            if durably:
-                self._effects.sync_folder(_folder(target))
-
-    def discard(self) -> None:
-        if os.path.basename(self.path).startswith(TEMP_PREFIX):
-            with contextlib.suppress(NotFound), refusals(self.path):
-                self._effects.unlink(self.path)
-        self.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
-
-
-def _copy_attributes(source: int, target: int) -> None:
-    """Extended attributes too, where there are any and the system lets us."""
-    if not hasattr(os, "listxattr"):
-        return
-    with contextlib.suppress(OSError):  # not every file system has them
-        for name in os.listxattr(source):
-            with contextlib.suppress(OSError):  # security.* may be the kernel's own
-                os.setxattr(target, name, os.getxattr(source, name))
-
-
 class PosixFiles:
     """`Files` on the local machine; what it changes goes through `effects`."""
 
@@ -272,19 +70,19 @@ class PosixFiles:
     def stat(self, path: str, *, follow: bool = False) -> FileStat | None:
         try:
             with refusals(path):
-                return _fact(os.stat(path, follow_symlinks=follow))
+                return fact(os.stat(path, follow_symlinks=follow))
         except NotFound:
             return None
 
     def open_read(self, path: str) -> PosixOpenFile:
         with refusals(path):
             try:
-                fd = os.open(path, _READ)
+                fd = os.open(path, READ)
             except BlockingIOError:  # a lease is held for a moment, by us: wait for its end
                 if not modes.S_ISREG(os.lstat(path).st_mode):
                     raise
-                fd = os.open(path, _READ & ~os.O_NONBLOCK)
-            kind = _kind(os.fstat(fd).st_mode)
+                fd = os.open(path, READ & ~os.O_NONBLOCK)
+            kind = kind_of(os.fstat(fd).st_mode)
         if kind != "file":
             os.close(fd)
             raise AccessDenied(f"{path} is not a regular file ({kind})")
@@ -327,11 +125,11 @@ class PosixFiles:
         with refusals(path):
             missing = [path]
             while not os.path.lexists(missing[-1]):
-                missing.append(_folder(missing[-1]))
+                missing.append(folder_of(missing[-1]))
             for folder in reversed(missing[:-1]):
                 with contextlib.suppress(FileExistsError):  # somebody else was first
                     self._effects.make_dir(folder, PRIVATE_DIR)
-                    self._effects.sync_folder(_folder(folder))
+                    self._effects.sync_folder(folder_of(folder))
 
     def make_private_dir(self, path: str) -> None:
         self.make_dirs(path)
@@ -355,7 +153,7 @@ class PosixFiles:
     def create(
         self, target: str, *, mode: int = PRIVATE_FILE, label: str | None = None
     ) -> PosixNewFile:
-        path = os.path.join(_folder(target), TEMP_PREFIX + (label or os.urandom(8).hex()))
+        path = os.path.join(folder_of(target), TEMP_PREFIX + (label or os.urandom(8).hex()))
         with refusals(target):
             return PosixNewFile(path, self._effects.create(path, mode), self._effects, target)
 
@@ -370,7 +168,7 @@ class PosixFiles:
             fd = self._effects.open_append(path, PRIVATE_FILE)
             try:
                 if os.fstat(fd).st_size == 0:
-                    self._effects.sync_folder(_folder(path))
+                    self._effects.sync_folder(folder_of(path))
                 view = memoryview(data)
                 while view:
                     view = view[self._effects.write(fd, view) :]
@@ -419,7 +217,7 @@ class PosixFiles:
             with refusals(target):
                 self._effects.link(source, target)
                 if durably:
-                    self._effects.sync_folder(_folder(target))
+                    self._effects.sync_folder(folder_of(target))
         except AccessDenied as refusal:
             if isinstance(refusal.__cause__, FileExistsError):
                 return False
@@ -429,9 +227,9 @@ class PosixFiles:
     def replace(self, source: str, target: str) -> None:
         with refusals(source):
             self._effects.rename(source, target)
-            self._effects.sync_folder(_folder(target))
-            if _folder(source) != _folder(target):
-                self._effects.sync_folder(_folder(source))
+            self._effects.sync_folder(folder_of(target))
+            if folder_of(source) != folder_of(target):
+                self._effects.sync_folder(folder_of(source))
 
     def lock(self, path: str) -> _Lock | None:
         with refusals(path):
@@ -464,7 +262,7 @@ class PosixFiles:
             bound.close()
             if fault.errno == errno.EADDRINUSE:
                 return None
-            raise _refusal(fault, path) from fault
+            raise refusal(fault, path) from fault
         finally:
             os.umask(before)
         return bound

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
 from fabled.system import leases
-from fabled.system.files import refusals
+from fabled.system.opened import refusals
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,6 +11,7 @@ from fabled.transcript.identity import pack
 from fabled.transcript.reader import Found, Reader
 from fabled.vault import names, retention
 from fabled.vault.catalogue import strands_of
+from fabled.vault.hashing import sha256_of
 
 if TYPE_CHECKING:
     from fabled.system import Files, FileStat, OpenFile
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fabled.vault.values import Generation, Origin
 
 DIGEST_BYTES = 8
-PIECE = 1 << 20
 
 
 class Span(NamedTuple):
@@ -158,7 +158,9 @@ def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) 
         with vault.image(head) as image:
             stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
             rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
-            if _sha256(rest) not in whole:  # or a crash came after it was written
+            if (
+                sha256_of(rest.pread, rest.size).sha256 not in whole
+            ):  # or a crash came after it was written
                 whole.add(vault.write_anew(head, rest, rest.size).card.image_sha256)
     destroy(vault, files, [one for s in again for one in retention.own(s)])
     return bool(again)
@@ -167,14 +169,6 @@ def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) 
 def _holds(vault: Vault, strand: Strand, tombstones: Tombstones) -> bool:
     with vault.image(strand.head) as image:
         return bool(hidden_spans(image, tombstones))
-
-
-def _sha256(source: Without) -> str:
-    hashed, at = hashlib.sha256(), 0
-    while piece := source.pread(at, PIECE):
-        hashed.update(piece)
-        at += len(piece)
-    return hashed.hexdigest()
 
 
 def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:

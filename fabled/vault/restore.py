@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import GenerationDamaged, NewerData
-from fabled.vault.images import PIECE
+from fabled.vault.hashing import PIECE, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +97,5 @@ def _same(files: Files, path: str, generation: Generation) -> bool:
     with files.open_read(path) as handle:
         if handle.stat().size != generation.end:
             return False
-        hashed, at = hashlib.sha256(), 0
-        while piece := handle.pread(at, PIECE):
-            hashed.update(piece)
-            at += len(piece)
-    return hashed.hexdigest() == generation.card.image_sha256
+        found = sha256_of(handle.pread, generation.end)
+    return found.sha256 == generation.card.image_sha256

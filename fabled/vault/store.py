@@ -16,7 +16,8 @@ from fabled.errors import GenerationDamaged, InternalError
 from fabled.vault import names
 from fabled.vault.catalogue import Catalogue, card_bytes
 from fabled.vault.frames import Frames, Plain, compress
-from fabled.vault.images import PIECE, Image
+from fabled.vault.hashing import PIECE, sha256_of
+from fabled.vault.images import Image
 from fabled.vault.values import FORMAT, PRUNED, RAW, TAIL, Generation, Origin, Receipt, Sidecar
 
 if TYPE_CHECKING:
@@ -202,12 +203,8 @@ class Vault:
 
     def _read_back(self, new: NewFile, written: _Summing, size: int) -> None:
         part = Frames(new, new.path) if self.compression == "zstd" else Plain(new)
-        hashed = hashlib.sha256()
-        at = 0
-        while piece := part.pread(at, PIECE):
-            hashed.update(piece)
-            at += len(piece)
-        if at != size or hashed.digest() != written.own.digest():
+        found = sha256_of(part.pread, size + 1)
+        if found != (written.own.hexdigest(), size):
             raise GenerationDamaged(
                 f"{new.path} did not read back as it was written; nothing was sealed",
                 hint="Check the disk.",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from fabled.errors import AccessDenied, GenerationDamaged, NotFound
 from fabled.vault.catalogue import Trouble
-from fabled.vault.images import PIECE, open_part
+from fabled.vault.hashing import sha256_of
+from fabled.vault.images import open_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fabled.system import Files
     from fabled.vault.store import Vault
     from fabled.vault.values import Generation
@@ -30,7 +28,7 @@ def verify(files: Files, vault: Vault, generation: Generation) -> list[Trouble]:
         if card.sha256 != _hash_part(files, generation):
             return [Trouble(path, "does not hold the bytes that were sealed")]
         with vault.image(generation) as image:
-            if card.image_sha256 != _hash(image.pread, generation.end + 1):
+            if card.image_sha256 != sha256_of(image.pread, generation.end + 1).sha256:
                 return [Trouble(path, "does not continue its base any more")]
     except NotFound as fault:
         return [Trouble(path, fault.message)]
@@ -41,23 +39,12 @@ def verify(files: Files, vault: Vault, generation: Generation) -> list[Trouble]:
 
 def _hash_file(files: Files, path: str, size: int) -> str:
     with files.open_read(path) as handle:
-        return _hash(handle.pread, size + 1)
+        return sha256_of(handle.pread, size + 1).sha256
 
 
 def _hash_part(files: Files, generation: Generation) -> str:
     part = open_part(files, generation)
     try:
-        return _hash(part.pread, generation.card.size + 1)
+        return sha256_of(part.pread, generation.card.size + 1).sha256
     finally:
         part.close()
-
-
-def _hash(pread: Callable[[int, int], bytes], size: int) -> str:
-    hashed, at = hashlib.sha256(), 0
-    while at < size:
-        piece = pread(at, min(PIECE, size - at))
-        if not piece:
-            break
-        hashed.update(piece)
-        at += len(piece)
-    return hashed.hexdigest()

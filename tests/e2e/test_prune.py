@@ -256,7 +256,7 @@ def test_session_that_cannot_be_shrunk_is_not_tried_again(tmp_path, path):
 
 
 def test_retention_of_zero_and_a_full_vault_are_warnings(tmp_path, path):
-    """cleanupPeriodDays 0: the client may write nothing; a cap never deletes the only copy."""
+    """CleanupPeriodDays 0: the client may write nothing; a cap never deletes the only copy."""
     (tmp_path / "claude" / "settings.json").write_text('{"cleanupPeriodDays": 0}')
     config = BY_HAND + "[vault]\nmax_bytes = 10\n"
     with daemon(tmp_path, path.parent.parent, config) as running:

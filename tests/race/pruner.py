@@ -18,7 +18,8 @@ from fabled.prune.door import Door, Order, snapshot
 from fabled.prune.following import Follower
 from fabled.prune.recovery import recover
 from fabled.system import System, real
-from fabled.system.files import PosixFiles, PosixNewFile
+from fabled.system.files import PosixFiles
+from fabled.system.opened import PosixNewFile
 from fabled.vault.store import Vault
 from fabled.vault.values import Origin
 

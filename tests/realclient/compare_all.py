@@ -6,8 +6,8 @@
 their names. RESULTS gets a list of {"original", "other", "problems", "identical", "same_system",
 "notes", "words", "words_before", "api", "api_before"}; `problems` is null when the original
 itself does not resume, `words` are both sides' texts in the order in which they were sent,
-`api` is what the real API would refuse. One process for all, because each one makes namespaces of its own (see
-run_session.ensure_netns).
+`api` is what the real API would refuse. One process for all, because each one makes
+namespaces of its own (see run_session.ensure_netns).
 """
 
 from __future__ import annotations
