@@ -90,9 +90,11 @@ def test_v4_half_written_backup_never_passes_for_a_good_one(tmp_path, at, number
         bench.write(MAIN, data)
         there = real()
         bad = System(PosixFiles(_FailingDisk(at, number)), there.clock, there.processes)
-        with Workbench(tmp_path / "bench", bad, maps=tmp_path / "m") as broken:
-            with contextlib.suppress(DiskFull, AccessDenied):
-                broken.prune()
+        with (
+            Workbench(tmp_path / "bench", bad, maps=tmp_path / "m") as broken,
+            contextlib.suppress(DiskFull, AccessDenied),
+        ):
+            broken.prune()
         again = Workbench(tmp_path / "bench", maps=tmp_path / "n")
         again.put_right()
         for generation in again.vault.catalogue.generations():

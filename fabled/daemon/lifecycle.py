@@ -47,6 +47,9 @@ JOBS_END_S = 10.0
 ARCHIVE_LEAST_S, ARCHIVE_MOST_S = 2.0, 300.0
 """The archive and the prune look twice in each quiet time, within these bounds."""
 
+ARCHIVE_FIRST_S, PRUNE_FIRST_S = 5.0, 90.0
+"""Soon after the start: the machine may have been off while the client's deadline came near."""
+
 FIRST_PASS_POLL_S = 0.2
 DAY_S, VERIFY_FIRST_S = 86400.0, 3600.0
 
@@ -142,8 +145,10 @@ class _Daemon:
         with contextlib.ExitStack() as ends:
             seconds = self._settings.seconds("index.reconcile")
             self._jobs.add("reconcile", seconds, self._reconcile)
-            self._jobs.add("archive", self._archive_every(), self._archive)
-            self._jobs.add("prune", self._prune_every(), self._prune)
+            every = self._archive_every()
+            self._jobs.add("archive", every, self._archive, first_s=min(every, ARCHIVE_FIRST_S))
+            every = self._prune_every()
+            self._jobs.add("prune", every, self._prune, first_s=min(every, PRUNE_FIRST_S))
             self._jobs.add(
                 "verify", DAY_S, lambda: verify_slice(self._keeper), first_s=VERIFY_FIRST_S
             )

@@ -158,9 +158,8 @@ def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) 
         with vault.image(head) as image:
             stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
             rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
-            if (
-                sha256_of(rest.pread, rest.size).sha256 not in whole
-            ):  # or a crash came after it was written
+            # A crash may have come just after it was written.
+            if sha256_of(rest.pread, rest.size).sha256 not in whole:
                 whole.add(vault.write_anew(head, rest, rest.size).card.image_sha256)
     destroy(vault, files, [one for s in again for one in retention.own(s)])
     return bool(again)
