@@ -11,7 +11,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabled.errors import DaemonBusy, NotFound, UsageError
+import structlog
+
+from fabled.errors import DaemonBusy, GenerationDamaged, NotFound, UsageError
 from fabled.map import fidelity, sessions
 from fabled.map.store import digest
 from fabled.recall import threads
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from fabled.transcript.identity import Key
     from fabled.vault.catalogue import Strand
     from fabled.vault.values import Generation
+
+log = structlog.get_logger("forgetting")
 
 INTENT = "forgetting.json"
 LIMIT = 64 << 20
@@ -80,6 +84,7 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> d
         NotFound: Nothing bears that name.
         AmbiguousId: Several things do.
         DaemonBusy: Something else writes the Vault.
+        GenerationDamaged: A generation that may hold the thread cannot be read.
         DiskFull: There is no room to write generations anew: nothing is lost, and forgetting
             goes on at the next start.
     """
@@ -108,6 +113,8 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> d
             touched = frozenset(map(keeper.origin, doomed.live))
             doomed = doomed._replace(partly=doomed.partly | touched)
             reply["live"] = "pruned"
+        for origin in sorted(doomed.partly):
+            _see_through(keeper, origin)
         keeper.tombstones.bury(doomed.stems, doomed.keys)
         again = {*doomed.paths, *(s.path for s in _strands(keeper, doomed))}
         _write_intent(keeper, doomed)
@@ -120,6 +127,16 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> d
     if not keeper.desk.ask_scrub().wait(SCRUB_S):
         raise DaemonBusy("the Map is still being cleaned of deleted words")
     return reply
+
+
+def _see_through(keeper: Keeper, origin: Origin) -> None:
+    """Refuse to call forgotten what may still lie where nobody can look."""
+    found = forgetting.unsure(keeper.vault, keeper.system.files, origin)
+    if found:
+        raise GenerationDamaged(
+            f"{found[0].path} {found[0].why}, and may hold the thread; nothing was forgotten",
+            hint="See: fablectl vault verify. Forgetting the whole session takes such files too.",
+        )
 
 
 def look(keeper: Keeper, name: str) -> Doomed:
@@ -212,7 +229,12 @@ def _strands(keeper: Keeper, doomed: Doomed) -> list[Strand]:
 
 
 def _write_intent(keeper: Keeper, doomed: Doomed) -> None:
-    value = {"whole": sorted(doomed.whole), "partly": sorted(doomed.partly)}
+    lineage = keeper.vault.catalogue.lineage
+    partly = [
+        [*origin, max((one.card.number for one in lineage(origin)), default=-1)]
+        for origin in sorted(doomed.partly)
+    ]
+    value = {"whole": sorted(doomed.whole), "partly": partly}
     keeper.system.files.write_private(_intent(keeper), json.dumps(value).encode())
 
 
@@ -229,10 +251,14 @@ def finish(keeper: Keeper) -> bool:
     value = json.loads(data)
     for origin in (Origin(*pair) for pair in value["whole"]):
         forgetting.destroy(keeper.vault, files, _of(keeper, origin))
-    for origin in (Origin(*pair) for pair in value["partly"]):
-        forgetting.rewrite(keeper.vault, files, origin, keeper.tombstones)
-    for path in {pair[1] for pair in [*value["whole"], *value["partly"]]}:
+        for path in forgetting.destroy_rest(keeper.vault, files, origin):
+            log.warning("left alone: another session may own it", path=path)
+    for root, path, upto in value["partly"]:
+        origin = Origin(root, path)
+        forgetting.rewrite(keeper.vault, files, origin, keeper.tombstones, upto)
         # Data that a crash parted from its sidecar was put aside at the start.
-        forgetting.purge_trash(keeper.vault, files, folder_of(path))
+        others = keeper.vault.catalogue.folder(folder_of(path)).generations
+        alone = all(one.origin == origin for one in others)
+        forgetting.purge_trash(keeper.vault, files, origin, alone=alone)
     files.remove(_intent(keeper))
     return True

@@ -18,6 +18,7 @@ from fabled.daemon.pruning import Pruner, put_right
 from fabled.daemon.retention import DAY_MS, WARN_DAYS, cleanup_days
 from fabled.errors import DaemonBusy, NotFound, UsageError
 from fabled.map import sessions
+from fabled.prune.apply import about
 from fabled.prune.door import Door, Order, snapshot
 from fabled.prune.following import Follower
 from fabled.vault import journal as events
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from fabled.daemon.desk import Desk
     from fabled.daemon.home import Home
     from fabled.daemon.shelf import Shelf
+    from fabled.prune.following import Looked
     from fabled.system import System
     from fabled.vault.tombstones import Tombstones
     from fabled.vault.values import Generation
@@ -290,10 +292,14 @@ class Keeper:
         never = threading.Event()
         while not self.stopping and self.follower.busy:
             self.system.clock.wait(never, FOLLOW_S)
-            self.follower.look()
-            held = self.follower.held()
-            said = f"{len(held)} pruned transcripts are still held open; what comes is carried over"
-            self.desk.note("held", said if held else None)
+            self._say_of_followed(self.follower.look())
+
+    def _say_of_followed(self, looked: Looked) -> None:
+        held = self.follower.held()
+        said = f"{len(held)} pruned transcripts are still held open; what comes is carried over"
+        self.desk.note("held", said if held else None)
+        fault = next(iter(looked.faults), None)
+        self.desk.note("late lines", f"not carried over yet: {fault.message}" if fault else None)
 
     def replace_live(self, generation: Generation, *, keep_mtime: bool) -> Restored:
         """Put an image in the place of a live file that is there and differs.
@@ -325,7 +331,8 @@ class Keeper:
                 examine=lambda _new: None,
                 tail_fits=lambda _tail: False,
                 before=lambda _new: None,
-                note={"restore": generation.card.number},
+                original=lambda: self.vault.image(kept),
+                note={"restore": generation.card.number, **about(origin, kept)},
             )
             self.door.replace(live, shot, order)
         stamp = generation.card.mtime_ns if keep_mtime else None

@@ -23,7 +23,7 @@ from fabled.errors import (
 from fabled.map import fidelity, sessions
 from fabled.prune import apply
 from fabled.prune.live import live_process
-from fabled.prune.recovery import recover, verdict
+from fabled.prune.recovery import recover, sealed, verdict
 from fabled.prune.values import Options
 from fabled.vault import journal as events
 from fabled.vault.journal import News
@@ -88,6 +88,8 @@ class Pruner:
             except FabledError as fault:
                 counts["declined"] += 1
                 self._note_refusal(row, fault)
+        if counts["pruned"]:
+            self._system.processes.release_memory()
         return f"{counts['pruned']} pruned, {counts['bytes']} bytes saved"
 
     def _rows(self) -> list[MainRow]:
@@ -154,8 +156,10 @@ class Pruner:
         pid = live_process(self._system, row.root, row.session)
         if pid is not None:
             raise SessionLive(f"process {pid} works on session {row.session}")
-        if row.path in self._keeper.follower.held():
-            raise FileBusy(f"somebody still has the file open that {row.path} took the place of")
+        if not self._keeper.follower.settled(row.path):
+            raise FileBusy(
+                f"something may still be written to the file that {row.path} took the place of"
+            )
 
     def _client_near(self, row: MainRow) -> bool:
         """Whether a client runs in the session's folder, or nobody knows where it runs."""
@@ -172,6 +176,7 @@ class Pruner:
                 break
             found.append(self._one(row, wanted))
             say({"step": "session", **found[-1]})
+        self._system.processes.release_memory()
         say({"step": "done", "sessions": found})
 
     def _chosen(self, names: Sequence[str]) -> Iterator[MainRow]:
@@ -337,13 +342,19 @@ def put_right(keeper: Keeper) -> None:
         for event in keeper.journal.events()
         if event.news.event == events.PRUNED
     }
-    for found in recover(keeper.system, keeper.pending):
+    for found in recover(keeper.system, keeper.pending, keeper.follower, sealed(keeper.vault)):
+        if found.fault is not None:
+            log.error("not put right", path=found.path, error=found.fault.message)
+            keeper.desk.note("unfinished", f"{found.fault.message}. {found.fault.hint}")
         if found.carried:
             log.warning("late lines were carried over", path=found.path, bytes=found.carried)
         lineage = keeper.vault.catalogue.lineage(keeper.origin(found.path))
         seen = verdict(keeper.system.files, found, lineage)
-        if seen is not None and not seen.happened:
-            keeper.vault.discard(seen.generation)
-        elif seen is not None and (found.path, seen.generation.card.number) not in written:
-            keeper.journal.write([pruned_news(seen.generation)])
         keeper.desk.queue([found.path], live=True)
+        if seen is None or (found.path, seen.generation.card.number) in written:
+            continue  # what is journalled was put in place, whatever came after
+        if seen.happened:
+            keeper.journal.write([pruned_news(seen.generation)])
+        else:
+            keeper.vault.discard(seen.generation)
+    keeper.follow()

@@ -175,7 +175,7 @@ def prune(bench: Bench, origin: Origin, wish: Wish, now_ms: int) -> Pruned:
         raise
     try:
         replaced = bench.door.replace(live, shot, order)
-    except BaseException:
+    except FabledError:  # anything else leaves it to the next start to tell what happened
         for generation in kept:
             bench.store.discard(generation)
         raise
@@ -206,6 +206,11 @@ def _backed_up(bench: Bench, origin: Origin, live: LiveFile, shot: Snapshot) -> 
     session = bench.session_of(origin.live)
     generation = bench.store.seal(origin, live, size, "before a prune", session)
     return prove(live, shot, generation, bench.store, bench.indexed)
+
+
+def about(origin: Origin, sealed: Generation) -> dict[str, object]:
+    """What a note says of the file, and of the generation that holds what it was."""
+    return {"origin": list(origin), "sealed": sealed.card.number}
 
 
 def _receipt(proof: Proof, decided: Plan, options: Options, now_ms: int) -> Receipt:
@@ -249,7 +254,8 @@ def _order(
         examine=examine,
         tail_fits=lambda tail: not forbidden(tail, decided),
         before=before,
-        note={"pruned_ms": receipt.pruned_ms, "origin": list(origin)},
+        original=lambda: bench.store.image(proof.generation),
+        note={"pruned_ms": receipt.pruned_ms, **about(origin, proof.generation)},
     )
     return order, kept
 
@@ -288,7 +294,8 @@ def remove(bench: Bench, origin: Origin, key: bytes, doomed: Doomed) -> int:
         examine=examine,
         tail_fits=lambda tail: not forbidden(tail, decided),
         before=lambda _new: None,
-        note={"removal": proof.sha256},
+        original=lambda: bench.store.image(proof.generation),
+        note={"removal": proof.sha256, **about(origin, proof.generation)},
     )
     bench.door.replace(live, shot, order)
     return shot.size - decided.after_bytes
@@ -324,7 +331,7 @@ def undo(bench: Bench, origin: Origin, lineage: list[Generation], undone: set[in
     live = bench.system.files.open_live(origin.live)
     try:
         shot = snapshot(live, origin.live)
-        pruned, before = _last_prune(live, shot, lineage, undone)
+        pruned, before = _last_prune(bench.store, live, shot, lineage, undone)
         before_bytes = _before_bytes(pruned)
         proof = _backed_up(bench, origin, live, shot)
     except BaseException:
@@ -339,7 +346,8 @@ def undo(bench: Bench, origin: Origin, lineage: list[Generation], undone: set[in
             examine=lambda new: _is_image(new, before, image, before_bytes),
             tail_fits=lambda _tail: True,
             before=lambda _new: None,
-            note={"undo": pruned.card.number, "proof": proof.sha256, "origin": list(origin)},
+            original=lambda: bench.store.image(proof.generation),
+            note={"undo": pruned.card.number, **about(origin, proof.generation)},
         )
         replaced = bench.door.replace(live, shot, order)
     kept = appended + replaced.tail + replaced.late
@@ -354,7 +362,7 @@ def _before_bytes(pruned: Generation) -> int:
 
 
 def _last_prune(
-    live: LiveFile, shot: Snapshot, lineage: list[Generation], undone: set[int]
+    store: Store, live: LiveFile, shot: Snapshot, lineage: list[Generation], undone: set[int]
 ) -> tuple[Generation, Generation]:
     """The newest prune that the transcript still begins with, and the image before it."""
     numbers = {one.card.number: one for one in lineage}
@@ -370,8 +378,16 @@ def _last_prune(
             before = numbers.get(one.card.receipt.before if one.card.receipt else -1)
             if before is None:
                 raise UndoImpossible(f"the image before the prune of {shot.path} is gone")
+            size = _before_bytes(one)
+            if size <= shot.size and _prefix(live, size) == _image_prefix(store, before, size):
+                raise UndoImpossible(f"{shot.path} is already as it was before its prune")
             return one, before
     raise UndoImpossible(f"{shot.path} was rewritten since it was pruned")
+
+
+def _image_prefix(store: Store, generation: Generation, size: int) -> str:
+    with store.image(generation) as image:
+        return _prefix(image, size)
 
 
 def _prefix(live: OpenFile, size: int) -> str:

@@ -15,6 +15,7 @@ Steps and figures: see ARCHITECTURE.md, "The prune".
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import secrets
 import threading
@@ -22,20 +23,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import AccessDenied, DiskFull, FabledError, FileBusy, FileChanged
 from fabled.map.fingerprint import fingerprint
+from fabled.prune import carrying
+from fabled.prune.following import OLD_NAME, Old, forget
 from fabled.system.opened import TEMP_PREFIX
+from fabled.vault.hashing import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fabled.prune.following import Follower
-    from fabled.system import LiveFile, NewFile, System
-
-OLD_NAME = ".fabled-old-"
-"""How the second name of an old file begins; the client ignores such names."""
+    from fabled.prune.carrying import Ledger
+    from fabled.prune.following import Follower, Looked
+    from fabled.system import FileStat, LiveFile, NewFile, OpenFile, System
 
 HEADROOM = 64 << 20
 DRAIN_S = 0.25
 POLL_S = 0.0005
+SMALL = 8 << 20
+"""A transcript of fewer bytes is compared whole while writers wait: some milliseconds."""
+
+TICK_NS = 20_000_000
+"""A change so soon after another may carry the same time."""
+
+LOOKS = 3
 LOOKUP_S = 0.001
 """Whoever looked the name up just before it changed stands at the lease after this time."""
 
@@ -45,15 +54,17 @@ class Snapshot(NamedTuple):
 
     Attributes:
         size: End of its last whole line: what the new image is about.
-        mark: Fingerprint of those bytes.
+        whole: End of the file.
+        sha256: Of the bytes before `size`.
     """
 
     path: str
     dev: int
     ino: int
     size: int
+    whole: int
     mtime_ns: int
-    mark: bytes
+    sha256: bytes
 
 
 class Order(NamedTuple):
@@ -65,6 +76,7 @@ class Order(NamedTuple):
         examine: Looks at the new image before anything happens; raises to stop.
         tail_fits: Whether bytes appended since may stand behind the new image.
         before: Called when all is prepared and durable, just before the door closes.
+        original: Opens the snapshot's bytes, out of the Vault.
         note: More facts for the note in the home.
     """
 
@@ -73,6 +85,7 @@ class Order(NamedTuple):
     examine: Callable[[NewFile], None]
     tail_fits: Callable[[bytes], bool]
     before: Callable[[NewFile], None]
+    original: Callable[[], OpenFile]
     note: dict[str, object]
 
 
@@ -97,12 +110,18 @@ class Replaced(NamedTuple):
 def snapshot(live: LiveFile, path: str) -> Snapshot:
     """Where the last whole line of an open live file ends, and what is before it.
 
-    Raises:
-        FileBusy: It is a file that may not be replaced: a link, or with another name.
+    Cost: reads it once.
     """
     stat = live.stat()
     size = last_line_end(live, stat.size)
-    return Snapshot(path, stat.dev, stat.ino, size, stat.mtime_ns, fingerprint(live, size))
+    sha256 = hash_of(live, size)
+    return Snapshot(path, stat.dev, stat.ino, size, stat.size, stat.mtime_ns, sha256)
+
+
+def hash_of(source: OpenFile, size: int) -> bytes:
+    """The hash of the first bytes of a file; another one where there are fewer."""
+    found = sha256_of(source.pread, size)
+    return bytes.fromhex(found.sha256) if found.size == size else b""
 
 
 def last_line_end(live: LiveFile, size: int) -> int:
@@ -147,11 +166,10 @@ class Door:
             DiskFull: There is no room; nothing was touched.
         """
         try:
-            done = self._replace(live, shot, order)
-        except BaseException:
+            return self._replace(live, shot, order)
+        except FabledError:
             live.close()
             raise
-        return done
 
     def _replace(self, live: LiveFile, shot: Snapshot, order: Order) -> Replaced:
         folder = shot.path.rpartition("/")[0]
@@ -161,21 +179,59 @@ class Door:
         try:
             with self._files.create(shot.path, label=label) as new:
                 leases = self._knows(new, live, shot)
-                self._fill(new, live, order)
+                image = self._fill(new, live, order)
+                self._write_note(shot, label, order, image)
                 order.examine(new)
                 order.before(new)
                 step = self._through if leases else self._without_leases
-                done, end = step(live, shot, order, new, note)
-        except BaseException:
-            self._files.remove(note)
+                passed = step(live, shot, order, new, note)
+        except FabledError:
+            # Nothing but a refusal comes this way, and always before the name changed hands.
+            # Any other fault leaves all as it is to the next start.
+            forget(self._system, shot.path, note)
             raise
-        # There is no way back from here: a fault is told, and takes nothing back.
+        return self._afterwards(live, shot, order, note, passed)
+
+    def _afterwards(
+        self, live: LiveFile, shot: Snapshot, order: Order, note: str, passed: _Passed
+    ) -> Replaced:
+        """There is no way back from here: a fault is told, and takes nothing back."""
+        done = passed.done
+        fault = passed.fault
         try:
-            self._files.sync_folder(folder)
-            self._follower.add(live, shot.path, end, note, held=done.held, quickly=leases)
-        except FabledError as fault:
-            return done._replace(fault=fault)
-        return done
+            self._files.sync_folder(shot.path.rpartition("/")[0])
+        except FabledError as found:
+            fault = fault or found
+        end = passed.end + done.late
+        leases = passed.leases
+        old = Old(live, shot.path, note, shot.size, end, leases, order.original, passed.carried)
+        old.held = done.held
+        looked = self._follower.add(old)
+        try:
+            looked = self._follow_stranger(shot, order, note, passed) or looked
+        except FabledError as found:
+            fault = fault or found
+        return done._replace(fault=fault or next(iter(looked.faults), None))
+
+    def _follow_stranger(
+        self, shot: Snapshot, order: Order, note: str, passed: _Passed
+    ) -> Looked | None:
+        """Somebody put another file there in the last moment: what is new in it is kept, too."""
+        if passed.stranger is None:
+            return None
+        other = self._files.open_live(passed.stranger)
+        old = Old(
+            other,
+            shot.path,
+            note,
+            shot.size,
+            shot.size,
+            leases=passed.leases,
+            original=order.original,
+            carried=passed.carried,
+            extra=passed.stranger,
+        )
+        return self._follower.add(old)
 
     def _may(self, live: LiveFile, shot: Snapshot, folder: str, length: int) -> None:
         stat = live.stat()
@@ -201,21 +257,27 @@ class Door:
         live.unlease()
         return True
 
-    def _fill(self, new: NewFile, live: LiveFile, order: Order) -> None:
-        written = 0
+    def _fill(self, new: NewFile, live: LiveFile, order: Order) -> str:
+        """Write the new image and make it durable; returns its hash."""
+        written, hashed = 0, hashlib.sha256()
         for piece in order.pieces:
             new.write(piece)
+            hashed.update(piece)
             written += len(piece)
         if written != order.length:
             raise FileChanged("the transcript changed while its new image was being written")
         new.take_after(live)
         new.sync()
+        return hashed.hexdigest()
 
-    def _write_note(self, shot: Snapshot, label: str, order: Order) -> str:
-        """Durable before anything is made; returns its path."""
+    def _write_note(
+        self, shot: Snapshot, label: str, order: Order, image: str | None = None
+    ) -> str:
+        """Durable before anything is made, and again when the image is; returns its path."""
         self._files.make_private_dir(self._pending)
         temp = f"{shot.path.rpartition('/')[0]}/{TEMP_PREFIX}{label}"
-        facts = {"path": shot.path, "temp": temp, "label": label, **order.note}
+        facts: dict[str, object] = {"path": shot.path, "temp": temp, "label": label}
+        facts |= {"size": shot.size, "length": order.length, "image": image, **order.note}
         note = f"{self._pending}/{label}.json"
         self._files.write_private(note, json.dumps(facts).encode())
         return note
@@ -224,72 +286,106 @@ class Door:
 
     def _through(
         self, live: LiveFile, shot: Snapshot, order: Order, new: NewFile, note: str
-    ) -> tuple[Replaced, int]:
+    ) -> _Passed:
         """From the closed door to the open one. Nothing slow in here: writers may be waiting."""
         collecting = gc.isenabled()
+        seen = self._still(live, shot)
         gc.disable()
         began = self._system.clock.monotonic_s()
         try:
-            tail = self._change_hands(live, shot, order, new, note)
-            end = shot.size + tail
-            late, empty = self._let_in(live, new, end)
+            tail, stranger = self._change_hands(live, shot, order, new, note, seen)
+            end = shot.size + len(tail)
+            late, empty, fault = self._let_in(live, new, end, fingerprint(live, end))
         finally:
             if collecting:
                 gc.enable()
         closed = self._system.clock.monotonic_s() - began
-        return Replaced(tail, late, closed, held=not empty), end + late
+        carried = carrying.ledger(_lines(tail)) + carrying.ledger(_lines(late))
+        done = Replaced(len(tail), len(late), closed, held=not empty)
+        return _Passed(done, end, carried, leases=True, stranger=stranger, fault=fault)
 
     def _change_hands(
-        self, live: LiveFile, shot: Snapshot, order: Order, new: NewFile, note: str
-    ) -> int:
+        self, live: LiveFile, shot: Snapshot, order: Order, new: NewFile, note: str, seen: FileStat
+    ) -> tuple[bytes, str | None]:
         """Close the door, carry the tail over, give the name to the new file.
 
         Returns:
-            Bytes of the tail. Any refusal leaves everything as it was.
+            The tail, and the name of a file that somebody put there in the last moment. Any
+            refusal leaves everything as it was.
         """
         if not live.lease():
             raise FileBusy(f"{shot.path} was opened for writing")
         old = None
         try:
-            tail = self._tail(live, shot, order, whole=False)
+            tail = self._tail(live, shot, order, seen, whole=False)
             self._carry(new, live, tail)
             _require(new.lease(), FileBusy, f"the new image of {shot.path} is open elsewhere")
             old = self._second_name(shot, note, shot.size + len(tail))
             named = self._files.stat(old)  # the client may have renamed its own file over it
-            alone = named is not None and (named.dev, named.ino) == (shot.dev, shot.ino)
+            alone = named is not None and (named.dev, named.ino, named.links) == (
+                shot.dev,
+                shot.ino,
+                2,
+            )
             alone = alone and new.leased() and live.stat().size == shot.size + len(tail)
             _require(alone, FileChanged, f"{shot.path} was opened meanwhile")
-            new.replace(shot.path, durably=False)
-        except BaseException:
+            stranger = self._give_name(new, shot)
+        except FabledError:
             live.unlease()
             if old is not None:
                 self._files.remove(old)
             raise
-        return len(tail)
+        return tail, stranger
 
-    def _let_in(self, live: LiveFile, new: NewFile, end: int) -> tuple[int, bool]:
-        """Let waiting writers finish with the old file, and carry over what they wrote.
+    def _give_name(self, new: NewFile, shot: Snapshot) -> str | None:
+        """Let the new file have the name; what had it keeps the temporary one for a moment.
 
         Returns:
-            Bytes carried over, and whether nobody has the old file open any more. There is no
-            way back from here: what fails is left to the follower.
+            That temporary name, if it was not the file we know that had the name.
         """
-        late, empty = 0, False
+        temp = new.path
+        if not new.exchange(shot.path):
+            new.replace(shot.path, durably=False)
+            return None
+        came = self._files.stat(temp)
+        if came is not None and (came.dev, came.ino) != (shot.dev, shot.ino):
+            return temp
+        try:
+            self._files.remove(temp)
+        except FabledError:
+            return temp  # it is looked after as a stranger: nothing new is in it
+        return None
+
+    def _let_in(
+        self, live: LiveFile, new: NewFile, end: int, mark: bytes
+    ) -> tuple[bytes, bool, FabledError | None]:
+        """Let waiting writers finish with the old file, and carry over what they appended.
+
+        Returns:
+            Bytes carried over, whether nobody has the old file open any more, and what went
+            wrong. There is no way back from here: what fails, and what is no plain appending,
+            is left to the follower.
+        """
+        late, empty, fault = b"", False, None
         try:
             self._system.clock.wait(self._never, LOOKUP_S)
             live.unlease()
             empty = self._drain(live)
-            data = _whole(live, end)
-            if data:
-                new.write_at_end(data)
-            late = len(data)
+            size = live.stat().size
+            if size > end and fingerprint(live, end) == mark:
+                late = live.pread(end, size - end)
+                # With nobody there to finish a line, the bytes are carried over as they are.
+                late = late if empty else late[: late.rfind(b"\n") + 1]
+                new.write_at_end(late)
             if empty:
                 live.unlease()
-        except FabledError:
-            return 0, False
-        finally:
+        except FabledError as found:
+            late, empty, fault = b"", False, found
+        try:
             new.close()
-        return late, empty
+        except FabledError as found:
+            fault = fault or found
+        return late, empty, fault
 
     def _drain(self, live: LiveFile) -> bool:
         """Wait until nobody has the old file open for writing; False when the time is over."""
@@ -301,16 +397,37 @@ class Door:
             clock.wait(self._never, POLL_S)
         return True
 
-    def _tail(self, live: LiveFile, shot: Snapshot, order: Order, *, whole: bool) -> bytes:
+    def _still(self, live: LiveFile, shot: Snapshot) -> FileStat:
+        """See that what was decided upon is still there, to the byte; returns the state seen.
+
+        Raises:
+            FileChanged: It is not, or it is never at rest.
+        """
+        for _ in range(LOOKS):
+            stat = live.stat()
+            settled = self._system.clock.now_ms() * 1_000_000 - stat.mtime_ns > TICK_NS
+            if settled and (stat.size, stat.mtime_ns) == (shot.whole, shot.mtime_ns):
+                return stat
+            same = stat.size >= shot.size and hash_of(live, shot.size) == shot.sha256
+            _require(same, FileChanged, f"{shot.path} was rewritten by somebody else")
+            after = live.stat()
+            if (after.size, after.mtime_ns) == (stat.size, stat.mtime_ns):
+                return stat
+        return live.stat()
+
+    def _tail(
+        self, live: LiveFile, shot: Snapshot, order: Order, seen: FileStat, *, whole: bool
+    ) -> bytes:
         """What was appended since the snapshot, if it is still the file it was."""
         here = self._files.stat(shot.path)
         stat = live.stat()
         if here is None or (here.dev, here.ino, here.links) != (shot.dev, shot.ino, 1):
             raise FileChanged(f"{shot.path} was replaced by somebody else")
-        if stat.size < shot.size or fingerprint(live, shot.size) != shot.mark:
-            raise FileChanged(f"{shot.path} was rewritten by somebody else")
-        if stat.size == shot.size and stat.mtime_ns != shot.mtime_ns:
-            raise FileChanged(f"{shot.path} was changed in place by somebody else")
+        if (stat.size, stat.mtime_ns) != (seen.size, seen.mtime_ns):
+            _require(shot.size <= SMALL, FileChanged, f"{shot.path} is being written to")
+        if shot.size <= SMALL:
+            same = stat.size >= shot.size and hash_of(live, shot.size) == shot.sha256
+            _require(same, FileChanged, f"{shot.path} was rewritten by somebody else")
         tail = live.pread(shot.size, stat.size - shot.size)
         if whole and not tail.endswith(b"\n") and tail:
             raise FileChanged(f"{shot.path} ends in the middle of a line")
@@ -336,23 +453,41 @@ class Door:
 
     def _without_leases(
         self, live: LiveFile, shot: Snapshot, order: Order, new: NewFile, note: str
-    ) -> tuple[Replaced, int]:
+    ) -> _Passed:
         """Copy, change the name, follow: for systems that cannot keep a writer waiting."""
+        seen = self._still(live, shot)
         began = self._system.clock.monotonic_s()
-        tail = self._tail(live, shot, order, whole=True)
+        tail = self._tail(live, shot, order, seen, whole=True)
         end = shot.size + len(tail)
         self._carry(new, live, tail)
         old = self._second_name(shot, note, end)
         try:
             still = live.stat().size == end
             _require(still, FileBusy, f"{shot.path} is being written to")
-            new.replace(shot.path, durably=False)
-        except BaseException:
+            stranger = self._give_name(new, shot)
+        except FabledError:
             self._files.remove(old)
             raise
-        new.close()
+        fault = None
+        try:
+            new.close()
+        except FabledError as found:
+            fault = found
         closed = self._system.clock.monotonic_s() - began
-        return Replaced(len(tail), 0, closed, held=True), end
+        done = Replaced(len(tail), 0, closed, held=True)
+        carried = carrying.ledger(_lines(tail))
+        return _Passed(done, end, carried, leases=False, stranger=stranger, fault=fault)
+
+
+class _Passed(NamedTuple):
+    """The name changed hands: what was carried over by then, up to where, and what is left."""
+
+    done: Replaced
+    end: int
+    carried: Ledger
+    leases: bool
+    stranger: str | None
+    fault: FabledError | None
 
 
 def _require(fact: bool, refusal: type[FabledError], message: str) -> None:
@@ -360,7 +495,6 @@ def _require(fact: bool, refusal: type[FabledError], message: str) -> None:
         raise refusal(message)
 
 
-def _whole(live: LiveFile, end: int) -> bytes:
-    """The whole lines past an offset."""
-    data = live.pread(end, max(0, live.stat().size - end))
-    return data[: data.rfind(b"\n") + 1]
+def _lines(data: bytes) -> list[bytes]:
+    *whole, rest = data.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])

@@ -8,10 +8,13 @@ end the world before any one of them, and forget whatever was not synced.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import os
 import sys
 
+_HERE, _SWAP = -100, 2
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -29,6 +32,10 @@ class Effects:
         if mode is None:
             return os.open(path, flags)
         return os.open(path, flags | os.O_CREAT, mode)
+
+    def open_fill(self, path: str) -> int:
+        """A descriptor that writes at offsets into a file that is there."""
+        return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def write(self, fd: int, data: memoryview) -> int:
         """Write at the descriptor's position; returns how much was taken."""
@@ -67,6 +74,25 @@ class Effects:
         """Rename over whatever file has the target's name."""
         os.replace(source, target)
 
+    def exchange(self, one: str, other: str) -> None:
+        """Let two files have each other's name at one moment; `OSError` where that is unknown.
+
+        Source: renameat2(2) with RENAME_EXCHANGE; renamex_np(2) with RENAME_SWAP on macOS.
+        """
+        names = (os.fsencode(one), os.fsencode(other))
+        library = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "darwin":
+            call = getattr(library, "renamex_np", None)
+            arguments = (*names, _SWAP)
+        else:
+            call = getattr(library, "renameat2", None)
+            arguments = (_HERE, names[0], _HERE, names[1], _SWAP)
+        if call is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if call(*arguments) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), one)
+
     def unlink(self, path: str) -> None:
         """Take a name away."""
         os.unlink(path)
@@ -82,6 +108,10 @@ class Effects:
     def change_mode(self, fd: int, mode: int) -> None:
         """Set a file's permissions."""
         os.fchmod(fd, mode)
+
+    def change_group(self, fd: int, group: int) -> None:
+        """Give a file to another group."""
+        os.fchown(fd, -1, group)
 
     def set_times(self, fd: int, atime_ns: int, mtime_ns: int) -> None:
         """Set when a file was read and changed last."""

@@ -103,19 +103,42 @@ class PosixFiles:
             else:
                 self._effects.set_times(file.fd, mtime_ns, mtime_ns)
 
-    def append_live(self, path: str, data: bytes) -> bool:
+    def append_live(self, path: str, data: bytes) -> int | None:
         with refusals(path):
             try:
                 fd = self._effects.open_append(path, None)
             except FileNotFoundError:
-                return False
+                return None
+            try:
+                return self._append(fd, memoryview(data))
+            finally:
+                os.close(fd)
+
+    def _append(self, fd: int, data: memoryview) -> int:
+        done = 0
+        while done < len(data):
+            try:
+                done += self._effects.write(fd, data[done:])
+            except OSError:
+                if not done:
+                    raise
+                break
+        return done
+
+    def fill(self, path: str, offset: int, data: bytes) -> None:
+        with refusals(path):
+            fd = self._effects.open_fill(path)
             try:
                 view = memoryview(data)
                 while view:
-                    view = view[self._effects.write(fd, view) :]
+                    done = self._effects.pwrite(fd, view, offset)
+                    view, offset = view[done:], offset + done
             finally:
                 os.close(fd)
-        return True
+
+    def sync_file(self, path: str) -> None:
+        with refusals(path), self.open_read(path) as file:
+            self._effects.sync(file.fd)
 
     def scan(self, folder: str) -> list[Entry]:
         with refusals(folder), os.scandir(folder) as found:

@@ -29,6 +29,9 @@ TEMP_PREFIX = ".fabled-"
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNKNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+"""How a file system says that it cannot exchange names."""
+
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -114,7 +117,8 @@ class PosixOpenFile:
     def close(self) -> None:
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            with refusals(self.path):
+                os.close(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -158,10 +162,17 @@ class PosixNewFile(PosixOpenFile):
     def take_after(self, model: OpenFile) -> None:
         found = model.stat()
         with refusals(self.path):
+            if isinstance(model, PosixOpenFile):
+                self._take_group(os.fstat(model.fd).st_gid)
             self._effects.change_mode(self.fd, modes.S_IMODE(found.mode))
             self._effects.set_times(self.fd, found.mtime_ns, found.mtime_ns)
             if isinstance(model, PosixOpenFile):
                 _copy_attributes(model.fd, self.fd)
+
+    def _take_group(self, group: int) -> None:
+        if os.fstat(self.fd).st_gid != group:
+            with contextlib.suppress(PermissionError):  # a group that its owner is not in
+                self._effects.change_group(self.fd, group)
 
     def set_mode(self, mode: int) -> None:
         with refusals(self.path):
@@ -192,12 +203,18 @@ class PosixNewFile(PosixOpenFile):
 
     def write_at_end(self, data: bytes) -> None:
         with refusals(self._about):
-            at = os.fstat(self.fd).st_size
-            view = memoryview(data)
-            self._effects.pwrite(self.fd, view[-1:], at + len(data) - 1)
-            while len(view) > 1:
-                done = self._effects.pwrite(self.fd, view[:-1], at)
-                view, at = view[done:], at + done
+            end = os.fstat(self.fd).st_size
+            try:
+                self._last_byte_first(memoryview(data), end)
+            except OSError:
+                self._effects.truncate(self.fd, end)  # nobody else has it open
+                raise
+
+    def _last_byte_first(self, view: memoryview, at: int) -> None:
+        self._effects.pwrite(self.fd, view[-1:], at + len(view) - 1)
+        while len(view) > 1:
+            done = self._effects.pwrite(self.fd, view[:-1], at)
+            view, at = view[done:], at + done
 
     def publish(self, target: str) -> bool:
         with refusals(target):
@@ -216,6 +233,18 @@ class PosixNewFile(PosixOpenFile):
             self.path = target
             if durably:
                 self._effects.sync_folder(folder_of(target))
+
+    def exchange(self, target: str) -> bool:
+        before = self.path
+        with refusals(target):
+            try:
+                self._effects.exchange(before, target)
+            except OSError as fault:
+                if fault.errno in _UNKNOWN:
+                    return False
+                raise
+            self.path = target
+        return True
 
     def discard(self) -> None:
         if os.path.basename(self.path).startswith(TEMP_PREFIX):

@@ -113,7 +113,8 @@ class NewFile(OpenFile, Protocol):
         """Append, the last byte first.
 
         If we are killed in the middle, what is there is a closed line and damaged, and never
-        one that swallows what others append next.
+        one that swallows what others append next. A refusal takes back what was written; the
+        caller holds a write lease.
         """
 
     def publish(self, target: str) -> bool:
@@ -125,6 +126,13 @@ class NewFile(OpenFile, Protocol):
         Args:
             target: The name.
             durably: Sync the folder as well; otherwise the caller does.
+        """
+
+    def exchange(self, target: str) -> bool:
+        """Take a name and give whatever had it our temporary one, at one moment.
+
+        Returns:
+            False where the file system cannot do that; nothing happened then.
         """
 
     def discard(self) -> None:
@@ -175,8 +183,19 @@ class Files(Protocol):
     def touch(self, path: str, mtime_ns: int | None) -> None:
         """Say when a file was changed last; None: now."""
 
-    def append_live(self, path: str, data: bytes) -> bool:
-        """Append with one write to a file that is there; False when it is not."""
+    def append_live(self, path: str, data: bytes) -> int | None:
+        """Append to a file that is there, with one write where the system lets us.
+
+        Returns:
+            How many bytes were taken: fewer than asked when room ran out in between. None
+            when there is no such file.
+        """
+
+    def fill(self, path: str, offset: int, data: bytes) -> None:
+        """Write over bytes of a file that is there, its size unchanged."""
+
+    def sync_file(self, path: str) -> None:
+        """Make the bytes of a file that is there survive a power cut."""
 
     def scan(self, folder: str) -> list[Entry]:
         """Everything in the folder, sorted by name: all of it or an error.

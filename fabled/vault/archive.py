@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabled.errors import AccessDenied, FabledError, NotFound
 from fabled.transcript.layout import SUFFIX
 from fabled.vault.forgetting import Span, Without, hidden_spans
+from fabled.vault.names import LIVE_DEPTH
 from fabled.vault.values import Generation, Origin
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from fabled.vault.store import Vault
     from fabled.vault.tombstones import Tombstones
 
-DEPTH = 8
 _STRAY = re.compile(r"\.fabled-[0-9a-f]{16}")
+_UNFINISHED = re.compile(r"\.fabled-.*|.*\.(?:jsonl|json|txt)(?:\.compact)?\.tmp\.[0-9a-f.]+")
+"""Files that somebody, the client or we, is about to rename."""
+
 NOT_SESSIONS = frozenset({"memory"})
 
 
@@ -88,14 +91,14 @@ def _below(files: Files, folder: str, depth: int) -> Iterator[str]:
     for path, kind in _entries(files, folder):
         if kind == "file":
             yield path
-        elif kind == "dir" and depth < DEPTH:
+        elif kind == "dir" and depth < LIVE_DEPTH:
             yield from _below(files, path, depth + 1)
 
 
 def _stats(files: Files, root: str, paths: Iterable[str]) -> Iterator[LiveFile]:
     for path in paths:
         name = path.rpartition("/")[2]
-        if ".tmp." in name or name.startswith(".fabled-"):
+        if _UNFINISHED.fullmatch(name):
             continue
         stat = files.stat(path)
         if stat is not None and stat.kind == "file":
@@ -137,12 +140,16 @@ def why_due(unit: Unit, dues: Dues) -> str | None:
 
 
 def is_sealed(vault: Vault, file: LiveFile) -> bool:
-    """Whether the newest generation has this file's size and time: then nothing is read."""
+    """Whether the newest generation has this file's size and time: then nothing is read.
+
+    Its data has to be there, too: what the Vault lost, it takes again while it can.
+    """
     lineage = vault.catalogue.lineage(file.origin)
     if not lineage:
         return False
     head = lineage[-1]
-    return (head.end, head.card.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
+    same = (head.end, head.card.mtime_ns) == (file.stat.size, file.stat.mtime_ns)
+    return same and vault.present(head)
 
 
 def _hidden(origin: Origin, handle: OpenFile, tombstones: Tombstones | None) -> list[Span]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fabled.system import Files
 
 CARD_LIMIT = 1 << 20
-DEPTH = 10
 
 
 class Trouble(NamedTuple):
@@ -183,7 +182,7 @@ class Catalogue:
         if any(names.is_card(entry.name) for entry in entries):
             yield relative
         for entry in entries:
-            if entry.kind == "dir" and not entry.name.startswith(".") and depth < DEPTH:
+            if entry.kind == "dir" and not entry.name.startswith(".") and depth < names.VAULT_DEPTH:
                 yield from self._walk(f"{relative}/{entry.name}".lstrip("/"), depth + 1)
 
     def _read(self, folder: str, *, outside: bool = False) -> Folder:

@@ -11,14 +11,14 @@ from fabled.transcript.identity import pack
 from fabled.transcript.reader import Found, Reader
 from fabled.vault import names, retention
 from fabled.vault.catalogue import strands_of
-from fabled.vault.hashing import sha256_of
+from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
     from fabled.system import Files, FileStat, OpenFile
     from fabled.vault.catalogue import Strand
     from fabled.vault.store import Vault
     from fabled.vault.tombstones import Tombstones
-    from fabled.vault.values import Generation, Origin
+    from fabled.vault.values import Generation, Sidecar
 
 DIGEST_BYTES = 8
 
@@ -136,33 +136,80 @@ class Without:
         return
 
 
-def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones) -> bool:
+class Unsure(NamedTuple):
+    """Files of a live file's lineage that nobody can look into, and why."""
+
+    path: str
+    why: str
+
+
+def unsure(vault: Vault, files: Files, origin: Origin) -> list[Unsure]:
+    """What keeps a thread from being taken out of a lineage with certainty.
+
+    Damaged generations, tails that continue nothing, and data without a readable sidecar:
+    each may hold the words that are to be forgotten. Cost: reads every image.
+    """
+    lineage = vault.catalogue.lineage(origin)
+    reached = {one.data_path for strand in strands_of(lineage) for one in strand.chain}
+    found = [Unsure(g.data_path, "is damaged") for g in lineage if not vault.intact(g)]
+    found += [
+        Unsure(g.data_path, "continues a generation that is missing")
+        for g in lineage
+        if g.data_path not in reached
+    ]
+    ours = {one.data_path for one in vault.catalogue.folder(names.folder_of(origin.path))[0]}
+    folder = f"{vault.root}/{names.folder_of(origin.path)}"
+    for entry in files.scan(folder) if files.stat(folder) is not None else ():
+        if names.read_data_name(entry.name) is not None and entry.path not in ours:
+            found.append(Unsure(entry.path, "has no readable sidecar"))
+    return found
+
+
+def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones, upto: int) -> bool:
     """Replace a live file's generations by ones without what was forgotten.
 
-    First every strand that is left is written anew and verified, then the old ones are
-    destroyed. Doing it again after a crash ends in the same state.
+    First every strand from the oldest spoilt one on is written anew and verified, in the
+    old order, so that the newest stays the newest; then the old ones are destroyed. Doing
+    it again after a crash ends in the same state.
+
+    Args:
+        vault: The Vault.
+        files: The file system.
+        origin: The live file.
+        tombstones: What was forgotten.
+        upto: The highest number there was before: what has a higher one was written here.
 
     Returns:
         Whether anything had to be rewritten.
 
     Raises:
         DiskFull: The old generations are all still there.
+        GenerationDamaged: A generation cannot be read; see `unsure`.
     """
-    strands = strands_of(vault.catalogue.lineage(origin))
-    spoilt = [strand for strand in strands if _holds(vault, strand, tombstones)]
-    doomed = {one.card.number for strand in spoilt for one in strand.chain}
-    again = [s for s in strands if any(one.card.number in doomed for one in s.chain)]
-    whole = {s.head.card.image_sha256 for s in strands if s not in again}
-    for strand in sorted(again, key=lambda s: s.head.card.number):
+    strands = sorted(strands_of(vault.catalogue.lineage(origin)), key=lambda s: s.head.card.number)
+    old = [strand for strand in strands if strand.head.card.number <= upto]
+    again = _from_the_oldest(old, [s for s in old if _holds(vault, s, tombstones)])
+    written = len(strands) - len(old)  # before a crash
+    for strand in again[written:]:
         head = strand.head
         with vault.image(head) as image:
             stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
             rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
-            # A crash may have come just after it was written.
-            if sha256_of(rest.pread, rest.size).sha256 not in whole:
-                whole.add(vault.write_anew(head, rest, rest.size).card.image_sha256)
+            vault.write_anew(head, rest, rest.size)
     destroy(vault, files, [one for s in again for one in retention.own(s)])
     return bool(again)
+
+
+def _from_the_oldest(strands: list[Strand], spoilt: list[Strand]) -> list[Strand]:
+    if not spoilt:
+        return []
+    oldest = spoilt[0].head.card.number
+    doomed = {one.card.number for strand in spoilt for one in strand.chain}
+    return [
+        s
+        for s in strands
+        if s.head.card.number >= oldest or any(one.card.number in doomed for one in s.chain)
+    ]
 
 
 def _holds(vault: Vault, strand: Strand, tombstones: Tombstones) -> bool:
@@ -182,9 +229,52 @@ def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:
         files.remove(one.data_path)
         files.sync_folder(folder)
         vault.catalogue.refresh(one.folder)
-        purge_trash(vault, files, one.folder)
-        while folder != vault.root and files.remove_folder(folder):
-            folder = folder.rpartition("/")[0]
+        _remove_empty(vault, files, folder)
+
+
+def _remove_empty(vault: Vault, files: Files, folder: str) -> None:
+    while folder != vault.root and files.remove_folder(folder):
+        folder = folder.rpartition("/")[0]
+
+
+def destroy_rest(vault: Vault, files: Files, origin: Origin) -> list[str]:
+    """After all generations of a live file: what damage left of it, and its part of the trash.
+
+    Files whose owner cannot be told go too, unless another live file keeps its generations
+    in the same folder.
+
+    Returns:
+        Paths that were left alone for that reason.
+    """
+    relative = names.folder_of(origin.path)
+    folder = f"{vault.root}/{relative}"
+    left: list[str] = []
+    alone = not vault.catalogue.folder(relative).generations
+    for entry in files.scan(folder) if files.stat(folder) is not None else ():
+        if entry.kind != "file" or names.number_of(entry.name) is None:
+            continue
+        if alone:
+            files.remove(entry.path)
+            files.sync_folder(folder)
+        elif not _accounted(vault, relative, entry.path):
+            left.append(entry.path)
+    vault.catalogue.refresh(relative)
+    if files.stat(folder) is not None:
+        _remove_empty(vault, files, folder)
+    purge_trash(vault, files, origin, alone=alone)
+    return left
+
+
+def _accounted(vault: Vault, relative: str, path: str) -> bool:
+    """Whether a file is the data or the sidecar of a generation that is known."""
+    return any(
+        path in (one.data_path, f"{vault.root}/{one.folder}/{_card_of(one)}")
+        for one in vault.catalogue.folder(relative).generations
+    )
+
+
+def _card_of(one: Generation) -> str:
+    return names.card_name(one.card.number, one.card.kind)
 
 
 def _drop_import(vault: Vault, files: Files, one: Generation) -> None:
@@ -197,15 +287,36 @@ def _drop_import(vault: Vault, files: Files, one: Generation) -> None:
     vault.catalogue.refresh_imports()
 
 
-def purge_trash(vault: Vault, files: Files, relative: str) -> None:
-    """Remove for good what was moved out of one folder of the Vault before."""
+def purge_trash(vault: Vault, files: Files, origin: Origin, *, alone: bool) -> None:
+    """Remove for good what was moved out of a live file's lineage into the trash before.
+
+    Args:
+        vault: The Vault.
+        files: The file system.
+        origin: The live file.
+        alone: No other live file has generations in its folder: data without sidecar is its.
+    """
+    relative = names.folder_of(origin.path)
     trash = f"{vault.root}/{names.TRASH}"
-    if files.stat(trash) is None:
-        return
-    for entry in files.scan(trash):
+    for entry in files.scan(trash) if files.stat(trash) is not None else ():
         inner = f"{entry.path}/{relative}"
-        if files.stat(inner) is not None:
-            for old in files.scan(inner):
-                if old.kind == "file":
-                    files.remove(old.path)
-            files.remove_folder(inner)
+        if files.stat(inner) is None:
+            continue
+        found = {old.name: old.path for old in files.scan(inner) if old.kind == "file"}
+        cards = {name: vault.catalogue.card_at(path) for name, path in found.items()}
+        others = {
+            name
+            for card in cards.values()
+            if card is not None and Origin(card.root, card.path) != origin
+            for name in _names_of(card)
+        }
+        named = {name for card in cards.values() if card is not None for name in _names_of(card)}
+        for name, path in found.items():
+            if name not in others and (alone or name in named):
+                files.remove(path)
+        files.remove_folder(inner)
+
+
+def _names_of(card: Sidecar) -> tuple[str, str]:
+    data = names.data_name(card.number, card.kind, card.path, card.compression)
+    return data, names.card_name(card.number, card.kind)

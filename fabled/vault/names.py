@@ -11,10 +11,15 @@ CARD = ".card.json"
 ZSTD = ".zst"
 TRASH, IMPORTS = ".trash", ".imports"
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,239}")
-_DATA = re.compile(r"v(\d{1,9})-(raw|tail|pruned)((?:\.[A-Za-z0-9]{1,8})?)(\.zst)?")
-_CARD = re.compile(r"v(\d{1,9})-(raw|tail|pruned)\.card\.json")
+_DATA = re.compile(r"v(\d{1,18})-(raw|tail|pruned)((?:\.[A-Za-z0-9]{1,8})?)(\.zst)?")
+_CARD = re.compile(r"v(\d{1,18})-(raw|tail|pruned)\.card\.json")
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}")
 SUFFIX = ".jsonl"
+LIVE_DEPTH = 32
+"""Folders below a session's own that are archived; the client uses two."""
+
+VAULT_DEPTH = LIVE_DEPTH + 4
+"""Folders below the Vault's: project, session, those, and one named after the file."""
 
 
 class Name(NamedTuple):

@@ -12,7 +12,7 @@ import hashlib
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabled.errors import GenerationDamaged, InternalError
+from fabled.errors import AccessDenied, FabledError, GenerationDamaged, InternalError, NotFound
 from fabled.vault import names
 from fabled.vault.catalogue import Catalogue, card_bytes
 from fabled.vault.frames import Frames, Plain, compress
@@ -71,19 +71,46 @@ class Vault:
         """
         return Image(self._files, self.catalogue.chain(generation))
 
+    def present(self, generation: Generation) -> bool:
+        """Whether every file behind an image is there in its full length. Cost: a stat each."""
+        try:
+            chain = self.catalogue.chain(generation)
+        except NotFound:
+            return False
+        stats = [(one, self._files.stat(one.data_path)) for one in chain]
+        return all(stat is not None and stat.size == one.card.stored for one, stat in stats)
+
+    def intact(self, generation: Generation) -> bool:
+        """Whether an image reads as it was sealed. Cost: reads it."""
+        if not self.present(generation):
+            return False
+        try:
+            with self.image(generation) as image:
+                found = sha256_of(image.pread, generation.end + 1)
+        except (NotFound, AccessDenied, GenerationDamaged):
+            return False
+        return found.sha256 == generation.card.image_sha256
+
     def known(self, origin: Origin, handle: OpenFile, size: int) -> Known:
-        """How much of the first `size` bytes of a file is sealed. Cost: one read of them."""
+        """How much of the first `size` bytes of a file is sealed, and can be read.
+
+        Cost: one read of them, and one of the image they begin with.
+        """
         ends: dict[int, list[Generation]] = {}
         for one in self.catalogue.lineage(origin):
             ends.setdefault(one.end, []).append(one)
-        hashed, best, prefix, at = hashlib.sha256(), None, hashlib.sha256(), 0
+        hashed, at = hashlib.sha256(), 0
+        found: list[tuple[Generation, hashlib._Hash]] = []
         for end in sorted(end for end in ends if end <= size):
             at = _feed(hashed, handle, at, end)
             same = [g for g in ends[end] if g.card.image_sha256 == hashed.hexdigest()]
-            if at == end and same:
-                best, prefix = same[-1], hashed.copy()
+            found += [(one, hashed.copy()) for one in same if at == end]
         _feed(hashed, handle, at, size)
-        return Known(best, prefix, hashed.hexdigest())
+        for one, prefix in reversed(found):
+            # A generation that cannot be read is no backup, and nothing to build upon.
+            if self.intact(one):
+                return Known(one, prefix, hashed.hexdigest())
+        return Known(None, hashlib.sha256(), hashed.hexdigest())
 
     # --- writing ---
 
@@ -219,16 +246,25 @@ class Vault:
                 break
         else:
             raise InternalError(f"no free number in {folder}")
+        try:
+            self._attach(folder, card)
+        except FabledError:
+            self._files.remove(f"{folder}/{name}")  # or each attempt would leave a copy
+            raise
+        self.catalogue.refresh(relative)
+        return Generation(relative, card, f"{folder}/{name}")
+
+    def _attach(self, folder: str, card: Sidecar) -> None:
         with self._files.create(f"{folder}/sidecar", mode=DATA_MODE) as side:
             side.write(card_bytes(card))
             side.sync()
             if not side.publish(f"{folder}/{names.card_name(card.number, card.kind)}"):
                 raise InternalError(f"generation {card.number} in {folder} has a sidecar already")
-        self.catalogue.refresh(relative)
-        return Generation(relative, card, f"{folder}/{name}")
 
     def _next_number(self, folder: str) -> int:
-        numbers = [names.number_of(entry.name) for entry in self._files.scan(folder)]
+        # A folder may bear any name: a spilled tool result has one of its own.
+        found = [e.name for e in self._files.scan(folder) if e.kind == "file"]
+        numbers = [names.number_of(name) for name in found]
         return 1 + max((number for number in numbers if number is not None), default=-1)
 
 

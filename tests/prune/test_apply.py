@@ -25,6 +25,7 @@ from fabled.vault.verify import verify
 from tests.support.crash import Sweep
 from tests.support.pruning import MAIN, Workbench
 from tests.support.transcripts import line, prompt, reply, tool_call, tool_result
+from tests.support.vaults import flip
 
 TALK = (
     prompt("a", None, "please")
@@ -150,14 +151,20 @@ def test_gate_refuses_when_the_map_does_not_know_the_generation(bench):
 def test_gate_refuses_a_generation_that_does_not_read_back(bench, monkeypatch):
     """A flipped byte in the Vault stops the prune before anything is touched."""
     generation = bench.seal(MAIN)
-    os.chmod(generation.data_path, 0o600)
-    with open(generation.data_path, "r+b") as handle:
-        handle.seek(30)
-        byte = handle.read(1)
-        handle.seek(30)
-        handle.write(bytes([byte[0] ^ 1]))
-    with pytest.raises(Exception, match=r"damaged|read back"):
-        bench.prune()
+    flip(generation.data_path, 30)
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.vault, "seal", lambda *_: generation)
+        with pytest.raises(Exception, match=r"damaged|read back"):
+            bench.prune()
+    assert bench.live() == TALK
+
+
+def test_prune_over_a_damaged_generation_seals_a_sound_one_first(bench):
+    """A backup that cannot be read is none: another is made before anything goes."""
+    flip(bench.seal(MAIN).data_path, 30)
+    bench.prune()
+    assert [one.card.kind for one in bench.lineage(MAIN)] == ["raw", "raw", "pruned"]
+    bench.undo()
     assert bench.live() == TALK
 
 
@@ -306,6 +313,7 @@ def _undo(folder, system, _prepared):
 def _restarted(folder):
     bench = Workbench(folder, maps=folder.parent / "maps")
     bench.put_right()
+    assert bench.follower.settled(str(bench.root / MAIN))
     retention.sweep(bench.vault, bench.system.files, bench.system.clock)
     assert bench.leftovers() == []
     for one in bench.vault.catalogue.generations():
@@ -365,19 +373,19 @@ def _prepare_sealed(folder):
 
 
 def test_leaving_out_any_one_sync_of_a_prune_is_noticed(tmp_path):
-    """Note, new image, its generation and the changed name: each sync is needed.
+    """Note, new image, note again, its generation, the changed name: each sync is needed.
 
     Only the one between the generation's data and its sidecar is not: a pruned image that was
     not put in place is taken back at the next start, whole or not. Sealing needs it, and its
     own sweep says so.
     """
     sweep = Sweep(tmp_path, _prepare_sealed, _prune, _check_prune)
-    assert sweep.changes()[1] == 8
-    assert sweep.each_sync_matters() == [4]
+    assert sweep.changes()[1] == 10
+    assert sweep.each_sync_matters() == [6]
 
 
 def test_leaving_out_any_one_sync_of_an_undo_is_noticed(tmp_path):
-    """Of the backup's syncs those of the sidecar are spare: its lines stay in the live file."""
+    """Only the name of the second note is spare: nothing comes late here that it is needed for."""
     sweep = Sweep(tmp_path, _prepare_pruned, _undo, _check_undo)
-    assert sweep.changes()[1] == 8
-    assert sweep.each_sync_matters() == [2, 3]
+    assert sweep.changes()[1] == 10
+    assert sweep.each_sync_matters() == [8]

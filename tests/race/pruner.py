@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from fabled.errors import FabledError, FileBusy, FileChanged
+from fabled.prune.apply import about
 from fabled.prune.door import Door, Order, snapshot
 from fabled.prune.following import Follower
-from fabled.prune.recovery import recover
+from fabled.prune.recovery import recover, sealed
 from fabled.system import System, real
 from fabled.system.files import PosixFiles
 from fabled.system.opened import PosixNewFile
@@ -64,7 +65,7 @@ class Pruner:
         self.closed = 0.0
 
     def recover(self):
-        for found in recover(self.system, self.pending):
+        for found in recover(self.system, self.pending, self.follower, sealed(self.vault)):
             self.counts["recovered"] += found.carried > 0
 
     def once(self):
@@ -79,14 +80,15 @@ class Pruner:
         live.unlease()
         lines = live.pread(0, shot.size).splitlines(keepends=True)
         kept = b"".join(lines[-KEEP:])
-        self.vault.seal(self.origin, live, shot.size, "before a prune")
+        kept_whole = self.vault.seal(self.origin, live, shot.size, "before a prune")
         order = Order(
             pieces=iter([kept]),
             length=len(kept),
             examine=lambda _new: None,
             tail_fits=lambda _tail: True,
             before=lambda _new: None,
-            note={},
+            original=lambda: self.vault.image(kept_whole),
+            note=about(self.origin, kept_whole),
         )
         try:
             done = self.door.replace(live, shot, order)

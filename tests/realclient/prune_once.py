@@ -28,7 +28,7 @@ from fabled.map import fidelity
 from fabled.prune import apply
 from fabled.prune.door import Door
 from fabled.prune.following import Follower
-from fabled.prune.recovery import recover, verdict
+from fabled.prune.recovery import recover, sealed, verdict
 from fabled.prune.values import LEVELS, Options
 from fabled.system import real
 from fabled.vault.store import Vault
@@ -66,7 +66,7 @@ class Hand:
 
     def put_right(self):
         """What a daemon does when it starts."""
-        for found in recover(self.system, self.pending):
+        for found in recover(self.system, self.pending, self.follower, sealed(self.vault)):
             self.counts["recovered"] += found.carried > 0
             seen = verdict(self.system.files, found, self._lineage())
             if seen is not None and not seen.happened:

@@ -114,6 +114,11 @@ class CrashEffects(Effects):
         self._inode(fd)
         return fd
 
+    def open_fill(self, path):
+        fd = super().open_fill(path)
+        self._inode(fd)
+        return fd
+
     def write(self, fd, data):
         self._step()
         inode = self._inode(fd)
@@ -180,6 +185,17 @@ class CrashEffects(Effects):
         for path in [p for p in self.disk.names if p == source or p.startswith(source + "/")]:
             self.disk.names[target + path[len(source) :]] = self.disk.names.pop(path)
         self.disk.last = (source, target)
+
+    def exchange(self, one, other):
+        self._step()
+        super().exchange(one, other)
+        names = self.disk.names
+        names[one], names[other] = names[other], names[one]
+        self.disk.last = (one, other)
+
+    def change_group(self, fd, group):
+        self._step()
+        super().change_group(fd, group)
 
     def unlink(self, path):
         self._step()

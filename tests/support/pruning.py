@@ -9,7 +9,7 @@ from fabled.map import fidelity
 from fabled.prune import apply
 from fabled.prune.door import Door
 from fabled.prune.following import Follower
-from fabled.prune.recovery import recover, verdict
+from fabled.prune.recovery import recover, sealed, verdict
 from fabled.prune.values import Options
 from fabled.system import leases
 from tests.support.maps import KEY, Library
@@ -68,7 +68,7 @@ class Workbench(Shelter):
 
     def put_right(self):
         """What the next start does."""
-        for found in recover(self.system, self.pending):
+        for found in recover(self.system, self.pending, self.follower, sealed(self.vault)):
             lineage = self.lineage(self.origin_path(found.path))
             seen = verdict(self.system.files, found, lineage)
             if seen is not None and not seen.happened:

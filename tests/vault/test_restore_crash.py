@@ -13,6 +13,7 @@ from tests.support.crash import Sweep
 from tests.support.transcripts import prompt, reply, uid
 from tests.support.vaults import Shelter
 
+UPTO = 0
 MAIN = "-p/s1.jsonl"
 TALK = prompt("a", None, "keep") + prompt("x", "a", "secret words") + reply("b", "x", "kept")
 REST = prompt("a", None, "keep") + reply("b", "x", "kept")
@@ -62,7 +63,7 @@ def _forget(folder, system, _prepared):
     shelter = Shelter(folder, system=system)
     stones = Tombstones(system.files, (str(folder / "home"), shelter.vault.root))
     stones.bury([], [pack(uid("x"))])
-    forgetting.rewrite(shelter.vault, system.files, shelter.origin(MAIN), stones)
+    forgetting.rewrite(shelter.vault, system.files, shelter.origin(MAIN), stones, UPTO)
 
 
 def _check_forget(folder, _prepared, finished):
@@ -78,7 +79,7 @@ def _check_forget(folder, _prepared, finished):
         assert [shelter.bytes_of(one) for one in lineage] == [REST]
         assert stones.record(pack(uid("x")), None)
     if stones:
-        forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones)
+        forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, UPTO)
         assert [shelter.bytes_of(one) for one in shelter.lineage(MAIN)] == [REST]
 
 
@@ -98,7 +99,7 @@ def test_forgotten_records_leave_other_bytes_of_their_line(tmp_path):
     shelter.seal(MAIN)
     stones = Tombstones(shelter.system.files, (str(tmp_path / "home"),))
     stones.bury([], [digest(nameless)])
-    forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones)
+    forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, UPTO)
     (one,) = shelter.lineage(MAIN)
     assert shelter.bytes_of(one) == b"\n" + prompt("k", None, "keep") + b"{damage\n"
 
