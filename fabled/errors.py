@@ -256,6 +256,11 @@ class GenerationDamaged(FabledError):
     http_status = 409
     default_hint = "Run: fablectl vault verify"
 
+    def __init__(self, message: str, *, hint: str | None = None, path: str = "") -> None:
+        """Args: path: the strand that was being read; it stays inside the daemon."""
+        super().__init__(message, hint=hint)
+        self.path = path
+
 
 class MapCorrupt(FabledError):
     """SQLite found the Map damaged; it is set aside and rebuilt."""

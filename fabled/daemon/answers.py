@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fabled.daemon.retention import at_risk
-from fabled.errors import MapCorrupt, NotFound, StaleIndex
+from fabled.errors import GenerationDamaged, MapCorrupt, NotFound, StaleIndex
 from fabled.map import queries, sessions
 from fabled.map.db import Deadline
 from fabled.map.search import scope
@@ -69,16 +69,19 @@ class Answers:
         self._key = key
 
     def _ask(self, question: Callable[[Snapshot], T]) -> T:
-        """Ask over a snapshot; once more after a stale file was read again.
+        """Ask over a snapshot; once more after a stale file, or a damaged strand, was read again.
 
         Raises:
             StaleIndex: The file is stale still.
+            GenerationDamaged: There is no other copy.
             MapCorrupt: SQLite found damage; the worker was told.
         """
         try:
             try:
                 return self._once(question)
-            except StaleIndex as fault:
+            except (StaleIndex, GenerationDamaged) as fault:
+                if not fault.path:
+                    raise
                 self._desk.refresh([fault.path], REFRESH_S)
             return self._once(question)
         except MapCorrupt:

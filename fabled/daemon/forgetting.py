@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -27,12 +28,14 @@ from fabled.vault.names import folder_of
 from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from fabled.daemon.keeper import Keeper
     from fabled.map.db import Snapshot
     from fabled.model import Pointer
     from fabled.transcript.identity import Key
     from fabled.vault.catalogue import Strand
-    from fabled.vault.values import Generation
+    from fabled.vault.values import Generation, Sidecar
 
 log = structlog.get_logger("forgetting")
 
@@ -50,6 +53,7 @@ class Doomed(NamedTuple):
         stems: Names of files (without suffix) that are not to be read any more.
         keys: Records that are not to be read any more.
         whole: Origins of which every generation goes.
+        folders: Folders of the Vault, relative to it, in which nothing of them may stay.
         partly: Origins whose generations are written anew without those records.
         paths: Live files and strands that the Map has to look at again.
     """
@@ -61,6 +65,7 @@ class Doomed(NamedTuple):
     keys: frozenset[Key]
     records: int
     whole: frozenset[Origin]
+    folders: frozenset[str]
     partly: frozenset[Origin]
     paths: tuple[str, ...]
     live: tuple[str, ...]
@@ -100,6 +105,7 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> d
         "kind": doomed.kind,
         "records": doomed.records,
         "generations": len(generations),
+        "projects": sorted({one.card.path.partition("/")[0] for one in generations}),
         "bytes": sum(one.card.stored for one in generations),
         "live": "untouched" if doomed.live else "absent",
         "applied": not dry_run,
@@ -156,10 +162,12 @@ def _session(keeper: Keeper, snapshot: Snapshot, row: sessions.SessionRow) -> Do
     live = tuple(file.path for file in row.live)
     by_path = keeper.shelf.view().by_path
     more = {by_path[path][0].origin for path in live if path in by_path}
+    folders = {folder_of(keeper.origin(path).path) for path in live}
     return doomed._replace(
         stems=doomed.stems | stems,
         records=row.records,
         whole=doomed.whole | more,
+        folders=doomed.folders | folders,
         paths=tuple(paths),
         live=live,
     )
@@ -168,9 +176,31 @@ def _session(keeper: Keeper, snapshot: Snapshot, row: sessions.SessionRow) -> Do
 def _sealed_session(keeper: Keeper, session: str) -> Doomed:
     found = keeper.shelf.view().by_session.get(session, [])
     origins = frozenset(one.origin for one in found)
-    none = frozenset[Origin]()
-    stems = frozenset({session})
-    return Doomed("session", session, session, stems, frozenset(), 0, origins, none, (), ())
+    # A sidecar that cannot be read names no session: its folder does.
+    folders = {folder_of(origin.path) for origin in origins}
+    folders |= {f"{entry}/{folder_of(session)}" for entry in _projects(keeper)}
+    return Doomed(
+        kind="session",
+        name=session,
+        session=session,
+        stems=frozenset({session}),
+        keys=frozenset(),
+        records=0,
+        whole=origins,
+        folders=frozenset(folders),
+        partly=frozenset(),
+        paths=(),
+        live=(),
+    )
+
+
+def _projects(keeper: Keeper) -> list[str]:
+    """The project folders of the Vault."""
+    files, root = keeper.system.files, keeper.vault.root
+    if files.stat(root) is None:
+        return []
+    found = files.scan(root)
+    return [one.name for one in found if one.kind == "dir" and not one.name.startswith(".")]
 
 
 def _thread(keeper: Keeper, snapshot: Snapshot, name: str) -> Doomed:
@@ -191,6 +221,7 @@ def _thread(keeper: Keeper, snapshot: Snapshot, name: str) -> Doomed:
         frozenset(_key(pointer) for pointer in pointers),
         len(pointers),
         whole,
+        frozenset(folder_of(origin.path) for origin in whole),
         partly,
         tuple(path for path, _ in places),
         tuple(path for path, generation in places if generation is None),
@@ -228,37 +259,101 @@ def _strands(keeper: Keeper, doomed: Doomed) -> list[Strand]:
     return [s for s in keeper.vault.catalogue.strands() if s.head.origin in origins]
 
 
+class _Intent:
+    """What is still to be done, durable from the first step to the last.
+
+    Its file holds: an id; a session; the origins of which everything goes, and the folders
+    in which nothing of them may stay; the origins that are written anew, each with the
+    numbers of the generations that may go, once their place is taken.
+    """
+
+    def __init__(self, keeper: Keeper, value: dict[str, Any]) -> None:
+        self._files = keeper.system.files
+        self.path = _intent_path(keeper)
+        self.value = value
+
+    def save(self) -> None:
+        self._files.write_private(self.path, json.dumps(self.value).encode())
+
+    def done(self) -> None:
+        self._files.remove(self.path)
+
+
+class _Part:
+    """One origin's part of an intention: see `vault.forgetting.Progress`."""
+
+    def __init__(self, intent: _Intent, at: int) -> None:
+        self._intent = intent
+        self._entry = intent.value["partly"][at]
+        self.label = f"rewritten to forget {intent.value['id']}"
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(*self._entry["origin"])
+
+    @property
+    def doomed(self) -> Collection[int] | None:
+        found: Collection[int] | None = self._entry["doomed"]
+        return found
+
+    def mark(self, doomed: Collection[int]) -> None:
+        self._entry["doomed"] = list(doomed)
+        self._intent.save()
+
+
+def _is_of(origin: Origin) -> Callable[[Sidecar], bool]:
+    return lambda card: Origin(card.root, card.path) == origin
+
+
 def _write_intent(keeper: Keeper, doomed: Doomed) -> None:
-    lineage = keeper.vault.catalogue.lineage
-    partly = [
-        [*origin, max((one.card.number for one in lineage(origin)), default=-1)]
-        for origin in sorted(doomed.partly)
-    ]
-    value = {"whole": sorted(doomed.whole), "partly": partly}
-    keeper.system.files.write_private(_intent(keeper), json.dumps(value).encode())
+    partly = [{"origin": list(origin), "doomed": None} for origin in sorted(doomed.partly)]
+    value = {
+        "id": secrets.token_hex(8),
+        "session": doomed.session if doomed.kind == "session" else None,
+        "whole": sorted(doomed.whole),
+        "folders": sorted(doomed.folders),
+        "partly": partly,
+    }
+    _Intent(keeper, value).save()
 
 
-def _intent(keeper: Keeper) -> str:
+def _intent_path(keeper: Keeper) -> str:
     return f"{keeper.home}/{INTENT}"
 
 
 def finish(keeper: Keeper) -> bool:
-    """Carry out the intention that is written down, if there is one."""
+    """Carry out the intention that is written down, if there is one; the caller works alone.
+
+    Raises:
+        DiskFull: It is gone on with next time, before anything else is done.
+    """
     files = keeper.system.files
-    data = files.read_small(_intent(keeper), LIMIT)
+    data = files.read_small(_intent_path(keeper), LIMIT)
     if data is None:
         return False
-    value = json.loads(data)
-    for origin in (Origin(*pair) for pair in value["whole"]):
+    intent = _Intent(keeper, json.loads(data))
+    doubts: list[str] = []
+    whole = {Origin(*pair) for pair in intent.value["whole"]}
+
+    def mine(card: Sidecar) -> bool:
+        of_it = card.session == intent.value["session"]
+        return of_it or Origin(card.root, card.path) in whole
+
+    for origin in sorted(whole):
         forgetting.destroy(keeper.vault, files, _of(keeper, origin))
-        for path in forgetting.destroy_rest(keeper.vault, files, origin):
-            log.warning("left alone: another session may own it", path=path)
-    for root, path, upto in value["partly"]:
-        origin = Origin(root, path)
-        forgetting.rewrite(keeper.vault, files, origin, keeper.tombstones, upto)
+    for folder in intent.value["folders"]:
+        doubts += forgetting.destroy_rest(keeper.vault, files, folder)
+        forgetting.purge_trash(keeper.vault, files, folder, mine)
+    for part in [_Part(intent, at) for at in range(len(intent.value["partly"]))]:
+        done = forgetting.rewrite(keeper.vault, files, part.origin, keeper.tombstones, part)
+        doubts += [one.path for one in done.unsure]
         # Data that a crash parted from its sidecar was put aside at the start.
-        others = keeper.vault.catalogue.folder(folder_of(path)).generations
-        alone = all(one.origin == origin for one in others)
-        forgetting.purge_trash(keeper.vault, files, origin, alone=alone)
-    files.remove(_intent(keeper))
+        folder = folder_of(part.origin.path)
+        forgetting.purge_trash(keeper.vault, files, folder, _is_of(part.origin))
+    intent.done()
+    for path in doubts:
+        log.warning("may still hold what was forgotten", path=path)
+    if doubts:
+        said = f"{doubts[0]} could not be looked into, and may hold what was forgotten"
+        keeper.desk.note("forgetting", said)
     return True

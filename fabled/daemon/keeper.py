@@ -27,6 +27,7 @@ from fabled.vault.archive import (
     LiveFile,
     Outcome,
     Unit,
+    expiring,
     is_sealed,
     seal_file,
     sweep_strays,
@@ -41,7 +42,7 @@ from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from fabled.config import Settings
     from fabled.daemon.answers import Answers
@@ -101,6 +102,8 @@ class Keeper:
         self.door = Door(system, self.pending, self.follower)
         self.pruner = Pruner(self)
         self._leases: dict[int, bool] = {}
+        self._refused = ""
+        self._checked: set[str] = set()
         self.tombstones = tombstones
         self._lock = threading.Lock()
         self._errands_lock = threading.Lock()
@@ -144,10 +147,13 @@ class Keeper:
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """Nobody else writes the Vault or a live file inside the block.
 
+        What was to be forgotten before, and could not, comes first.
+
         Raises:
             DaemonBusy: Somebody else still does after `BUSY_S`.
+            DiskFull: There is no room to forget what was to be forgotten before.
         """
-        return _Alone(self._lock)
+        return _Alone(self._lock, lambda: finish(self))
 
     # --- sealing ---
 
@@ -162,13 +168,16 @@ class Keeper:
                 for unit in units(self.system.files, root):
                     if self.stopping:
                         return "broken off"
-                    reason = why_due(unit, self._dues(root))
+                    dues = self._dues(root)
+                    reason = why_due(unit, dues)
                     if reason is not None:
-                        for outcome in self._seal_unit(unit, reason, names):
+                        closely = expiring(unit, dues)
+                        for outcome in self._seal_unit(unit, reason, names, closely=closely):
                             counts["sealed"] += outcome.fresh
                             counts["refused"] += outcome.refusal is not None
         self._warn_of_cap()
         self._warn_of_settings()
+        self._warn_of_refused(counts["refused"])
         if counts["sealed"]:
             self.system.processes.release_memory()
         refused = f", {counts['refused']} refused" if counts["refused"] else ""
@@ -181,14 +190,38 @@ class Keeper:
         expires = now - int((days - WARN_DAYS) * DAY_MS)
         return Dues(quiet * 1_000_000, expires * 1_000_000)
 
-    def _seal_unit(self, unit: Unit, reason: str, names: dict[str, str]) -> list[Outcome]:
+    def _seal_unit(
+        self, unit: Unit, reason: str, names: dict[str, str], *, closely: bool
+    ) -> list[Outcome]:
         found: list[Outcome] = []
         for file in unit.files:
-            if is_sealed(self.vault, file) or self.tombstones.file(file.origin.path):
+            if self.tombstones.file(file.origin.path):
+                continue
+            if is_sealed(self.vault, file) and (not closely or self._sound(file.origin)):
                 continue
             found.append(self._seal_file(file, reason, names))
         self.sealed(found)
         return found
+
+    def _sound(self, origin: Origin) -> bool:
+        """Whether the last chance to seal a file anew is not needed; each image is read once."""
+        head = self.vault.catalogue.lineage(origin)[-1]
+        if head.data_path not in self._checked and self.vault.intact(head):
+            self._checked.add(head.data_path)
+        return head.data_path in self._checked
+
+    def mend(self, origins: Iterable[Origin]) -> None:
+        """Seal live files again whose generations turned out to be damaged.
+
+        Raises:
+            DaemonBusy: Something else writes the Vault.
+            DiskFull: There is no room.
+        """
+        for origin in dict.fromkeys(origins):
+            if self.system.files.stat(origin.live) is None:
+                continue
+            with self.alone():
+                self.seal_again(origin, "after damage")
 
     def _seal_file(self, file: LiveFile, reason: str, names: dict[str, str]) -> Outcome:
         files = self.system.files
@@ -207,6 +240,7 @@ class Keeper:
         strands: list[str] = []
         for outcome in outcomes:
             if outcome.refusal is not None:
+                self._refused = outcome.refusal.message
                 log.warning("not sealed", path=outcome.origin.live, error=outcome.refusal.message)
             if outcome.generation is None or not outcome.fresh:
                 continue
@@ -215,6 +249,10 @@ class Keeper:
             strands += [strand.path] if strand is not None else []
         self.journal.write(news)
         self.desk.queue(strands, live=True)
+
+    def _warn_of_refused(self, count: int) -> None:
+        said = f"{count} files could not be sealed: {self._refused}"
+        self.desk.note("not sealed", said if count else None)
 
     def _warn_of_settings(self) -> None:
         """The client's own settings can keep it from writing transcripts at all."""
@@ -377,12 +415,18 @@ class Keeper:
 
 
 class _Alone:
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: threading.Lock, first: Callable[[], object]) -> None:
         self._lock = lock
+        self._first = first
 
     def __enter__(self) -> None:
         if not self._lock.acquire(timeout=BUSY_S):
             raise DaemonBusy("another archive, prune or restore is running")
+        try:
+            self._first()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

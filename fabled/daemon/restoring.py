@@ -69,7 +69,30 @@ def plan(keeper: Keeper, wanted: Wanted) -> list[Task]:
         raise UsageError("a generation's number needs exactly one session")
     if wanted.to is not None and wanted.to.endswith(SUFFIX) and len(names) != 1:
         raise UsageError(f"{wanted.to} is one file; several sessions need a folder")
-    return [task for name in names for task in _tasks(wanted, name, by_session[name])]
+    only = _only(keeper, wanted.sessions)
+    found = [task for name in names for task in _tasks(wanted, name, by_session[name], only)]
+    _distinct(found)
+    return found
+
+
+def _only(keeper: Keeper, names: tuple[str, ...]) -> set[str]:
+    """The project folders of sessions that were named by their live path."""
+    view = keeper.shelf.view()
+    paths = [view.by_path[name][-1] for name in names if name in view.by_path]
+    return {f"{one.card.root}/{one.card.path.partition('/')[0]}" for one in paths}
+
+
+def _distinct(tasks: list[Task]) -> None:
+    """See that no two images are to go to one place."""
+    seen: dict[str, Task] = {}
+    for task in tasks:
+        other = seen.setdefault(task.target, task)
+        if other is not task:
+            raise UsageError(
+                f"{other.generation.origin.live} and {task.generation.origin.live}"
+                f" would both be restored to {task.target}",
+                hint="Name one of them by its whole live path.",
+            )
 
 
 def _session(keeper: Keeper, name: str) -> str:
@@ -89,10 +112,13 @@ def _session(keeper: Keeper, name: str) -> str:
     raise NotFound(f"the Vault has nothing of a session called {name}", hint=hint)
 
 
-def _tasks(wanted: Wanted, session: str, generations: list[Generation]) -> list[Task]:
+def _tasks(
+    wanted: Wanted, session: str, generations: list[Generation], only: set[str]
+) -> list[Task]:
     lineages: dict[str, list[Generation]] = {}
     for one in generations:
-        if not one.card.imported:
+        project = f"{one.card.root}/{one.card.path.partition('/')[0]}"
+        if not one.card.imported and (not only or project in only):
             lineages.setdefault(one.origin.live, []).append(one)
     mains = [path for path in lineages if _is_main(lineages[path][0], session)]
     imported = [one for one in generations if one.card.imported]
@@ -158,11 +184,30 @@ def _one(keeper: Keeper, wanted: Wanted, task: Task, done: dict[str, int], say: 
 
 
 def _put_back(keeper: Keeper, wanted: Wanted, task: Task) -> Restored:
+    """Put one image in its place.
+
+    Raises:
+        UsageError: That place is another session's transcript, or in no projects folder of ours.
+        FabledError: What `restore` and `replace_live` raise.
+    """
     vault, files = keeper.vault, keeper.system.files
     options = {"keep_mtime": wanted.keep_mtime}
-    there = files.stat(task.target)
-    if there is None or not wanted.overwrite:
+    # However the path is spelt: a live transcript is only replaced when it is sealed.
+    target = files.resolve(task.target)
+    live = files.resolve(task.generation.origin.live)
+    root = next((r for r in keeper.desk.roots if target.startswith(files.resolve(r) + "/")), None)
+    if wanted.to is None and root is None:
+        raise UsageError(
+            f"{task.target} is in none of the projects folders: {', '.join(keeper.desk.roots)}",
+            hint="Say where to with --to, or add its projects folder to the configuration.",
+        )
+    if files.stat(target) is None or not wanted.overwrite:
         return restore(vault, files, task.generation, task.target, **options)
-    if task.target == task.generation.origin.live:
+    if target == live and root is not None:
         return keeper.replace_live(task.generation, keep_mtime=wanted.keep_mtime)
+    if root is not None:
+        raise UsageError(
+            f"{task.target} is a live file of its own; it is not overwritten by another",
+            hint="Restore to a place outside the projects folders, and look at both.",
+        )
     return restore(vault, files, task.generation, task.target, **options, overwrite=True)

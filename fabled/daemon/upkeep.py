@@ -12,6 +12,7 @@ from fabled.map.store import digest
 from fabled.vault import imports, retention
 from fabled.vault import journal as events
 from fabled.vault.journal import News
+from fabled.vault.names import folder_of
 from fabled.vault.values import PRUNED
 from fabled.vault.verify import verify
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from fabled.daemon.errands import Say
     from fabled.daemon.keeper import Keeper
     from fabled.vault.catalogue import Strand
-    from fabled.vault.values import Generation
+    from fabled.vault.values import Generation, Origin
 
 log = structlog.get_logger("upkeep")
 
@@ -40,9 +41,11 @@ def verify_all(keeper: Keeper, say: Say) -> None:
     for trouble in troubles:
         damaged += 1
         say(_damage(trouble.path, None, "sidecar", f"{trouble.path} {trouble.what}"))
+    hurt: list[Generation] = []
     for one in generations:
         for trouble in verify(keeper.system.files, keeper.vault, one):
             damaged += 1
+            hurt.append(one)
             message = f"{trouble.path}: {trouble.what}"
             say(_damage(trouble.path, one.card.session, "generation", message))
         done += one.end
@@ -50,6 +53,7 @@ def verify_all(keeper: Keeper, say: Say) -> None:
         if keeper.stopping:
             return
     records, bad = _verify_pointers(keeper, say)
+    _mend(keeper, hurt)
     say(
         {
             "step": "done",
@@ -59,6 +63,14 @@ def verify_all(keeper: Keeper, say: Say) -> None:
             "damaged": damaged + bad,
         }
     )
+
+
+def _mend(keeper: Keeper, hurt: Sequence[Generation]) -> None:
+    """Have the Map prefer other copies, and seal again what is still there live."""
+    strands = [keeper.vault.catalogue.strand_of(one) for one in hurt]
+    paths = [strand.path for strand in strands if strand is not None]
+    keeper.desk.queue(list(dict.fromkeys(paths)), live=True, afresh=True)
+    keeper.mend(one.origin for one in hurt if not one.card.imported)
 
 
 def _damage(path: str, session: str | None, what: str, message: str) -> dict[str, Any]:
@@ -106,6 +118,7 @@ def verify_slice(keeper: Keeper) -> str:
     generations = keeper.vault.catalogue.generations()
     mine = [one for at, one in enumerate(generations) if at % SLICES == day % SLICES]
     news: list[News] = []
+    hurt: list[Generation] = []
     for one in mine:
         if keeper.stopping:
             break
@@ -113,7 +126,9 @@ def verify_slice(keeper: Keeper) -> str:
             detail = {"generation": one.card.number, "what": trouble.what}
             project = one.card.path.partition("/")[0]
             news.append(News(events.DAMAGED, one.card.session, project, trouble.path, detail))
+            hurt.append(one)
     keeper.journal.write(news)
+    _mend(keeper, hurt)
     if news:
         log.error("generations are damaged", count=len(news))
         keeper.desk.note(
@@ -131,6 +146,9 @@ def collect(keeper: Keeper, say: Say, *, dry_run: bool) -> None:
         strands = keeper.vault.catalogue.strands()
         undoable = _undoable(strands)
         for origin, mine in retention.by_origin(strands).items():
+            if _in_doubt(keeper, origin, mine):
+                kept += len(mine)
+                continue
             found = retention.removable(mine, undoable, _covered(keeper))
             kept += len(mine) - len(found)
             for one in found:
@@ -162,10 +180,25 @@ def _undoable(strands: Iterable[Strand]) -> set[tuple[str, int]]:
     return needed
 
 
+def _in_doubt(keeper: Keeper, origin: Origin, strands: Sequence[Strand]) -> bool:
+    """Whether something in the folder may continue what looks as if nothing did."""
+    folder = keeper.vault.catalogue.folder(folder_of(origin.path))
+    reached = {one.data_path for strand in strands for one in strand.chain}
+    lineage = keeper.vault.catalogue.lineage(origin)
+    return bool(folder.troubles) or any(one.data_path not in reached for one in lineage)
+
+
 def _covered(keeper: Keeper) -> Any:
-    def covered(strand: Strand, others: Sequence[Strand]) -> bool:
+    def by_map(strand: Strand, others: Sequence[Strand]) -> bool:
         with keeper.snapshots.snapshot() as snapshot:
             return fidelity.covered(snapshot, strand.path, [other.path for other in others])
+
+    def covered(strand: Strand, others: Sequence[Strand]) -> bool:
+        if not by_map(strand, others):
+            return False
+        # What the Map says of others has to be readable as well.
+        sound = [other for other in others if keeper.vault.intact(other.head)]
+        return by_map(strand, sound)
 
     return covered
 

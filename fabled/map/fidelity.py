@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabled.map.files import blob, unblob
+from fabled.map.files import CLEAN, TENTATIVE, blob, unblob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,9 +33,10 @@ def spots(snapshot: Snapshot, path: str) -> set[Spot]:
 
 
 def covered(snapshot: Snapshot, path: str, others: Iterable[str]) -> bool:
-    """Whether each record in a strand has a copy in others that is as long or longer.
+    """Whether others hold, of each record in a strand, a longer copy or the very same bytes.
 
-    A strand with damage is never covered: nothing proves that others hold those bytes.
+    A strand with damage, or with an unfinished last line, is never covered: nothing proves
+    that others hold those bytes.
     """
     marks = [blob(other) for other in others]
     if not marks:
@@ -44,15 +45,16 @@ def covered(snapshot: Snapshot, path: str, others: Iterable[str]) -> bool:
     missing = snapshot.value(
         "SELECT count(*) FROM copies c JOIN files f ON f.id = c.file WHERE f.path = ?"
         " AND NOT EXISTS(SELECT 1 FROM copies o JOIN files g ON g.id = o.file"
-        f"  WHERE o.rec = c.rec AND o.len >= c.len AND g.path IN ({holes}))",
+        "  WHERE o.rec = c.rec AND (o.len > c.len OR o.len = c.len AND o.digest = c.digest)"
+        f"  AND g.path IN ({holes}))",
         (blob(path), *marks),
     )
     damaged = snapshot.value(
         "SELECT count(*) FROM damage d JOIN files f ON f.id = d.file WHERE f.path = ?",
         (blob(path),),
     )
-    known = snapshot.value("SELECT count(*) FROM files WHERE path = ?", (blob(path),))
-    return bool(known) and not missing and not damaged
+    tail = snapshot.value("SELECT tail FROM files WHERE path = ?", (blob(path),))
+    return tail in {CLEAN, TENTATIVE} and not missing and not damaged
 
 
 def places(snapshot: Snapshot, records: list[int]) -> list[tuple[str, int | None]]:

@@ -143,6 +143,15 @@ def set_tool(txn: WriteTxn, file: int, tool: str | None) -> None:
     txn.run("UPDATE files SET tool = ? WHERE id = ?", (tool, file))
 
 
+def mark(txn: WriteTxn, path: str, *, unsound: bool) -> set[int]:
+    """Note whether a strand can be read; returns the records to settle, if that is news."""
+    row = txn.row("SELECT id, unsound FROM files WHERE path = ?", (blob(path),))
+    if row is None or bool(row[1]) == unsound:
+        return set()
+    txn.run("UPDATE files SET unsound = ? WHERE id = ?", (int(unsound), row[0]))
+    return records_of(txn, row[0])
+
+
 def _row(row: Row) -> FileRow:
     values = list(row)
     values[1], values[2] = os.fsdecode(values[1]), os.fsdecode(values[2])

@@ -30,6 +30,7 @@ from fabled.map.subjects import (
     strand_subject,
 )
 from fabled.transcript.reader import Reader
+from fabled.vault.hashing import sha256_of
 from fabled.vault.images import Image
 
 if TYPE_CHECKING:
@@ -129,16 +130,22 @@ class Indexer:
             return Outcome(UNCHANGED)
         return self._open(subject, about, afresh=afresh)
 
-    def _open(self, subject: Subject, about: Description, *, afresh: bool) -> Outcome:
+    def _open(
+        self, subject: Subject, about: Description, *, afresh: bool, holes: bool = False
+    ) -> Outcome:
         path = subject.path
         try:
-            handle = self._sources.open_read(path)
+            handle = self._sources.open_read(path, holes=holes)
         except NotFound:
             return self._missing(subject.root, path)
-        except (AccessDenied, GenerationDamaged) as refusal:
+        except GenerationDamaged as refusal:
+            return self._damaged(subject, about, refusal)
+        except AccessDenied as refusal:
             return Outcome(REFUSED, refusal=refusal)
         with handle:
             try:
+                if not holes:
+                    self._whole(subject, handle, afresh=afresh)
                 with self._writer.transaction() as txn:
                     row = files.load(txn, path) or files.add(txn, subject)
                     return self._read(
@@ -150,10 +157,38 @@ class Indexer:
                     )
             except GenerationDamaged as refusal:
                 self._placers.drop(path)
-                return Outcome(REFUSED, refusal=refusal)
+                damage = refusal
             except BaseException:
                 self._placers.drop(path)
                 raise
+        return self._damaged(subject, about, damage)
+
+    def _whole(self, subject: Subject, handle: OpenFile, *, afresh: bool) -> None:
+        """Before a strand is read from its start: is every byte of it as it was sealed?"""
+        strand = self._sources.strand(subject.path)
+        if strand is None:
+            return
+        with self._writer.transaction() as txn:
+            known = files.load(txn, subject.path)
+        if known is not None and not afresh:
+            return
+        head = strand.head
+        if sha256_of(handle.pread, head.end + 1).sha256 != head.card.image_sha256:
+            raise GenerationDamaged(f"the image of {head.data_path} is not what was sealed")
+
+    def _damaged(self, subject: Subject, about: Description, damage: FabledError) -> Outcome:
+        """A strand cannot be read whole: keep what is known of it, or learn what can be read.
+
+        Other copies are preferred from now on.
+        """
+        with self._writer.transaction() as txn:
+            known = files.load(txn, subject.path) is not None
+        if not known:
+            self._open(subject, about, afresh=True, holes=True)
+        with self._writer.transaction() as txn:
+            touched = files.mark(txn, subject.path, unsound=True)
+            stale = self._settle(txn, Ids(txn), touched, set())
+        return Outcome(REFUSED, stale=stale, refusal=damage)
 
     def _missing(self, root: str, path: str) -> Outcome:
         return self.forget(path) if deleted(self._disk, root, path) else Outcome(ABSENT)
@@ -200,6 +235,7 @@ class Indexer:
             facts=facts,
         )
         files.save(txn, now)
+        touched |= files.mark(txn, row.path, unsound=False)
         touched |= reading.touched | reattach(txn, [row.id], reading.agents)
         if now.session != session or row.session not in (now.session, None):
             touched |= files.records_of(txn, row.id)

@@ -85,6 +85,10 @@ MIGRATIONS = (
             "CREATE INDEX files_stem ON files(stem)",
         ),
     ),
+    Migration(
+        "strands that cannot be read",
+        ("ALTER TABLE files ADD COLUMN unsound INTEGER NOT NULL DEFAULT 0",),
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -155,7 +155,7 @@ def _text_row(number: int, record: Record) -> list[Row]:
 
 _COPIES = (
     "SELECT c.file, c.off, c.len, c.digest, c.thread, c.rule, f.attached, f.session, f.path,"
-    " f.generation"
+    " f.generation, f.unsound"
     " FROM copies c JOIN files f ON f.id = c.file WHERE c.rec = ?"
 )
 
@@ -195,12 +195,14 @@ def _best(copies: list[Row]) -> Row:
     """The copy to read: longest; what the earliest generation says; a live one of those first.
 
     A prune may have given a copy other links in the same length, so among the longest it is
-    the earliest generation that decides; its very bytes are read faster from a live file.
+    the earliest generation that decides; its very bytes are read faster from a live file, and
+    not at all from a generation that turned out to be damaged.
     """
     longest = max(c[2] for c in copies)
     candidates = [c for c in copies if c[2] == longest]
-    original = min(candidates, key=_earliest)[3]
-    same = [c for c in candidates if c[3] == original]
+    sound = [c for c in candidates if not c[10]] or candidates
+    original = min(sound, key=_earliest)[3]
+    same = [c for c in sound if c[3] == original]
     return min(same, key=lambda c: (c[9] is not None, c[9] or 0, c[8], c[1]))
 
 

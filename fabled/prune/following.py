@@ -95,7 +95,13 @@ class Follower:
         old.until_s, old.blind_until_s = now + FOLLOW_S, now + BLIND_S
         with self._lock:
             self._olds.append(old)
-        return self.look()
+            faults: tuple[FabledError, ...] = ()
+            try:
+                self._remember(old)
+            except FabledError as fault:
+                faults = (fault,)
+            looked = self._look()
+            return looked._replace(faults=faults + looked.faults)
 
     @property
     def busy(self) -> bool:
@@ -253,7 +259,10 @@ class Follower:
             return size if size and live.pread(size - 1, 1) != b"\n" else None
 
     def _remember(self, old: Old) -> None:
-        """Let the second name say how far the file was carried over."""
+        """Let the second name say how far the file was carried over.
+
+        After a crash, what may have been pruned since must not be carried over again.
+        """
         for entry in second_names(self._system, old.path, old.note):
             name = f"{entry.rpartition('.')[0]}.{old.end}"
             if name != entry:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING
 
-from fabled.errors import NotFound, StaleIndex
+from fabled.errors import GenerationDamaged, NotFound, StaleIndex
 from fabled.map.store import DIGEST_BYTES
 from fabled.transcript.envelope import Envelope
 from fabled.transcript.tolerant import decode_as
@@ -42,7 +43,7 @@ def stream(disk: Opener, pointer: Pointer) -> Iterator[bytes]:
         handle = disk.open_read(pointer.path)
     except NotFound:
         raise _stale(pointer, "is gone") from None
-    with handle:
+    with handle, _named(pointer):
         if pointer.length <= WHOLE:
             data = handle.pread(pointer.offset, pointer.length)
             _check(pointer, len(data), hashlib.sha256(data).digest())
@@ -55,6 +56,15 @@ def stream(disk: Opener, pointer: Pointer) -> Iterator[bytes]:
             length += len(piece)
         _check(pointer, length, hashed.digest())
         yield from _pieces(handle, pointer)
+
+
+@contextlib.contextmanager
+def _named(pointer: Pointer) -> Iterator[None]:
+    """Say of damage in which strand it was met, so that other copies can be looked for."""
+    try:
+        yield
+    except GenerationDamaged as fault:
+        raise GenerationDamaged(fault.message, hint=fault.hint, path=pointer.path) from fault
 
 
 def _pieces(handle: OpenFile, pointer: Pointer) -> Iterator[bytes]:

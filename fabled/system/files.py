@@ -103,6 +103,10 @@ class PosixFiles:
             else:
                 self._effects.set_times(file.fd, mtime_ns, mtime_ns)
 
+    def resolve(self, path: str) -> str:
+        with refusals(path):
+            return os.path.realpath(path)
+
     def append_live(self, path: str, data: bytes) -> int | None:
         with refusals(path):
             try:

@@ -183,6 +183,9 @@ class Files(Protocol):
     def touch(self, path: str, mtime_ns: int | None) -> None:
         """Say when a file was changed last; None: now."""
 
+    def resolve(self, path: str) -> str:
+        """The path with every link and every `..` in it followed; it need not be there."""
+
     def append_live(self, path: str, data: bytes) -> int | None:
         """Append to a file that is there, with one write where the system lets us.
 

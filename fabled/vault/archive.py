@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabled.errors import AccessDenied, FabledError, NotFound
+from fabled.errors import AccessDenied, DiskFull, FabledError, NotFound
 from fabled.transcript.layout import SUFFIX
 from fabled.vault.forgetting import Span, Without, hidden_spans
 from fabled.vault.names import LIVE_DEPTH
@@ -100,7 +100,10 @@ def _stats(files: Files, root: str, paths: Iterable[str]) -> Iterator[LiveFile]:
         name = path.rpartition("/")[2]
         if _UNFINISHED.fullmatch(name):
             continue
-        stat = files.stat(path)
+        try:
+            stat = files.stat(path)
+        except AccessDenied:
+            continue  # the survey reports it; the others are not to be missed for it
         if stat is not None and stat.kind == "file":
             yield LiveFile(Origin(root, path.removeprefix(root).lstrip("/")), stat)
 
@@ -134,9 +137,12 @@ def why_due(unit: Unit, dues: Dues) -> str | None:
     """Why a session is to be sealed now; None when it is not."""
     if unit.changed_ns <= dues.quiet_before:
         return "quiet"
-    if min(file.stat.mtime_ns for file in unit.files) <= dues.expires_before:
-        return "expiring"
-    return None
+    return "expiring" if expiring(unit, dues) else None
+
+
+def expiring(unit: Unit, dues: Dues) -> bool:
+    """Whether the client's cleanup comes for a file of the session soon."""
+    return min(file.stat.mtime_ns for file in unit.files) <= dues.expires_before
 
 
 def is_sealed(vault: Vault, file: LiveFile) -> bool:
@@ -144,7 +150,10 @@ def is_sealed(vault: Vault, file: LiveFile) -> bool:
 
     Its data has to be there, too: what the Vault lost, it takes again while it can.
     """
-    lineage = vault.catalogue.lineage(file.origin)
+    try:
+        lineage = vault.catalogue.lineage(file.origin)
+    except AccessDenied:
+        return False  # sealing it says why not
     if not lineage:
         return False
     head = lineage[-1]
@@ -196,13 +205,15 @@ def seal_file(
         handle = files.open_read(origin.live)
     except (NotFound, AccessDenied) as refusal:
         return Outcome(origin, None, refusal=refusal)
-    before = {one.card.number for one in vault.catalogue.lineage(origin)}
     with handle:
         stat = handle.stat()
         session = session_of(origin.live)
-        source = Without(handle, stat.size, _hidden(origin, handle, tombstones), stat)
         try:
+            before = {one.card.number for one in vault.catalogue.lineage(origin)}
+            source = Without(handle, stat.size, _hidden(origin, handle, tombstones), stat)
             generation = vault.seal(origin, source, source.size, reason, session)
-        except AccessDenied as refusal:
+        except DiskFull:
+            raise
+        except FabledError as refusal:  # the others are not to be missed for one
             return Outcome(origin, None, refusal=refusal)
     return Outcome(origin, generation, fresh=generation.card.number not in before)

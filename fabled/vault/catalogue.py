@@ -71,7 +71,7 @@ class Catalogue:
         self.root = root
         self._lock = threading.RLock()
         self._folders: dict[str, Folder] = {}
-        self._imports: tuple[Generation, ...] | None = None
+        self._imports: Folder | None = None
         self.version = 0
 
     def folder(self, relative: str) -> Folder:
@@ -105,7 +105,7 @@ class Catalogue:
             AccessDenied: A folder cannot be listed: then nothing is known of what is missing.
         """
         found = [self.folder(relative) for relative in self._walk("", 0)]
-        return [*found, Folder(self.imports(), ())]
+        return [*found, self._imported()]
 
     def generations(self) -> list[Generation]:
         """Every generation there is; raises as `everything`."""
@@ -157,10 +157,12 @@ class Catalogue:
 
     def imports(self) -> tuple[Generation, ...]:
         """The generations that lie elsewhere and are read in place."""
+        return self._imported().generations
+
+    def _imported(self) -> Folder:
         with self._lock:
             if self._imports is None:
-                folder = f"{self.root}/{names.IMPORTS}"
-                self._imports = self._read(folder, outside=True).generations
+                self._imports = self._read(f"{self.root}/{names.IMPORTS}", outside=True)
             return self._imports
 
     def card_at(self, path: str) -> Sidecar | None:
@@ -203,6 +205,15 @@ class Catalogue:
             relative = folder.removeprefix(self.root).lstrip("/")
             if outside:
                 found.append(Generation(relative, card, f"{card.root}/{card.path}"))
+                continue
+            here_it_is = (relative, entry.name) == (
+                names.folder_of(card.path),
+                names.card_name(card.number, card.kind),
+            )
+            if not here_it_is:
+                troubles.append(
+                    Trouble(entry.path, "is a copy of a sidecar that belongs elsewhere")
+                )
                 continue
             data = names.data_name(card.number, card.kind, card.path, card.compression)
             if data not in here:

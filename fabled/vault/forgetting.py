@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from fabled.errors import AccessDenied, GenerationDamaged, NotFound
 from fabled.transcript.identity import pack
 from fabled.transcript.reader import Found, Reader
 from fabled.vault import names, retention
 from fabled.vault.catalogue import strands_of
-from fabled.vault.values import Origin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from fabled.system import Files, FileStat, OpenFile
     from fabled.vault.catalogue import Strand
     from fabled.vault.store import Vault
     from fabled.vault.tombstones import Tombstones
-    from fabled.vault.values import Generation, Sidecar
+    from fabled.vault.values import Generation, Origin, Sidecar
 
 DIGEST_BYTES = 8
 
@@ -165,39 +167,86 @@ def unsure(vault: Vault, files: Files, origin: Origin) -> list[Unsure]:
     return found
 
 
-def rewrite(vault: Vault, files: Files, origin: Origin, tombstones: Tombstones, upto: int) -> bool:
+class Progress(Protocol):
+    """What a rewriting has to remember over a death.
+
+    Attributes:
+        label: The reason given to what is written anew; no other rewriting has the same.
+    """
+
+    label: str
+
+    @property
+    def doomed(self) -> Collection[int] | None:
+        """Numbers to destroy; None until all that takes their place is written."""
+
+    def mark(self, doomed: Collection[int]) -> None:
+        """Everything is written: these are to go. Durable when it returns."""
+
+
+class Rewritten(NamedTuple):
+    """How many generations were replaced, and which of the others could not be looked into."""
+
+    replaced: int
+    unsure: tuple[Unsure, ...]
+
+
+def rewrite(
+    vault: Vault, files: Files, origin: Origin, tombstones: Tombstones, progress: Progress
+) -> Rewritten:
     """Replace a live file's generations by ones without what was forgotten.
 
     First every strand from the oldest spoilt one on is written anew and verified, in the
     old order, so that the newest stays the newest; then the old ones are destroyed. Doing
     it again after a crash ends in the same state.
 
-    Args:
-        vault: The Vault.
-        files: The file system.
-        origin: The live file.
-        tombstones: What was forgotten.
-        upto: The highest number there was before: what has a higher one was written here.
-
-    Returns:
-        Whether anything had to be rewritten.
-
     Raises:
         DiskFull: The old generations are all still there.
-        GenerationDamaged: A generation cannot be read; see `unsure`.
     """
+    doubts: list[Unsure] = []
+    if progress.doomed is None:
+        progress.mark(_write_anew(vault, files, origin, tombstones, progress.label, doubts))
+    doomed = set(progress.doomed or ())
+    gone = [one for one in vault.catalogue.lineage(origin) if one.card.number in doomed]
+    destroy(vault, files, gone)
+    return Rewritten(len(gone), tuple(doubts))
+
+
+def _write_anew(
+    vault: Vault,
+    files: Files,
+    origin: Origin,
+    tombstones: Tombstones,
+    label: str,
+    doubts: list[Unsure],
+) -> list[int]:
+    """Write what takes the place of the spoilt strands; returns the numbers that may go then."""
+    lineage = vault.catalogue.lineage(origin)
+    destroy(vault, files, [one for one in lineage if one.card.reason == label])  # a crash's
     strands = sorted(strands_of(vault.catalogue.lineage(origin)), key=lambda s: s.head.card.number)
-    old = [strand for strand in strands if strand.head.card.number <= upto]
-    again = _from_the_oldest(old, [s for s in old if _holds(vault, s, tombstones)])
-    written = len(strands) - len(old)  # before a crash
-    for strand in again[written:]:
+    held = {s.path: _spans_of(vault, s, tombstones, doubts) for s in strands}
+    again = _from_the_oldest(
+        [s for s in strands if held[s.path] is not None], [s for s in strands if held[s.path]]
+    )
+    for strand in again:
         head = strand.head
         with vault.image(head) as image:
             stat = image.stat()._replace(mtime_ns=head.card.mtime_ns, mode=head.card.mode)
-            rest = Without(image, head.end, hidden_spans(image, tombstones), stat)
-            vault.write_anew(head, rest, rest.size)
-    destroy(vault, files, [one for s in again for one in retention.own(s)])
-    return bool(again)
+            rest = Without(image, head.end, held[strand.path] or [], stat)
+            vault.write_anew(head, rest, rest.size, label)
+    return [one.card.number for s in again for one in retention.own(s)]
+
+
+def _spans_of(
+    vault: Vault, strand: Strand, tombstones: Tombstones, doubts: list[Unsure]
+) -> list[Span] | None:
+    """What is to go from a strand's image; None when it cannot be read."""
+    try:
+        with vault.image(strand.head) as image:
+            return hidden_spans(image, tombstones)
+    except (NotFound, AccessDenied, GenerationDamaged) as fault:
+        doubts.append(Unsure(strand.head.data_path, fault.message))
+        return None
 
 
 def _from_the_oldest(strands: list[Strand], spoilt: list[Strand]) -> list[Strand]:
@@ -210,11 +259,6 @@ def _from_the_oldest(strands: list[Strand], spoilt: list[Strand]) -> list[Strand
         for s in strands
         if s.head.card.number >= oldest or any(one.card.number in doomed for one in s.chain)
     ]
-
-
-def _holds(vault: Vault, strand: Strand, tombstones: Tombstones) -> bool:
-    with vault.image(strand.head) as image:
-        return bool(hidden_spans(image, tombstones))
 
 
 def destroy(vault: Vault, files: Files, generations: list[Generation]) -> None:
@@ -237,8 +281,8 @@ def _remove_empty(vault: Vault, files: Files, folder: str) -> None:
         folder = folder.rpartition("/")[0]
 
 
-def destroy_rest(vault: Vault, files: Files, origin: Origin) -> list[str]:
-    """After all generations of a live file: what damage left of it, and its part of the trash.
+def destroy_rest(vault: Vault, files: Files, relative: str) -> list[str]:
+    """After all generations of a folder's files: what damage left of them, there and below.
 
     Files whose owner cannot be told go too, unless another live file keeps its generations
     in the same folder.
@@ -246,22 +290,23 @@ def destroy_rest(vault: Vault, files: Files, origin: Origin) -> list[str]:
     Returns:
         Paths that were left alone for that reason.
     """
-    relative = names.folder_of(origin.path)
     folder = f"{vault.root}/{relative}"
+    if files.stat(folder) is None:
+        return []
     left: list[str] = []
     alone = not vault.catalogue.folder(relative).generations
-    for entry in files.scan(folder) if files.stat(folder) is not None else ():
-        if entry.kind != "file" or names.number_of(entry.name) is None:
+    for entry in files.scan(folder):
+        if entry.kind == "dir":
+            left += destroy_rest(vault, files, f"{relative}/{entry.name}")
+        elif names.number_of(entry.name) is None:
             continue
-        if alone:
+        elif alone:
             files.remove(entry.path)
             files.sync_folder(folder)
         elif not _accounted(vault, relative, entry.path):
             left.append(entry.path)
     vault.catalogue.refresh(relative)
-    if files.stat(folder) is not None:
-        _remove_empty(vault, files, folder)
-    purge_trash(vault, files, origin, alone=alone)
+    _remove_empty(vault, files, folder)
     return left
 
 
@@ -287,32 +332,29 @@ def _drop_import(vault: Vault, files: Files, one: Generation) -> None:
     vault.catalogue.refresh_imports()
 
 
-def purge_trash(vault: Vault, files: Files, origin: Origin, *, alone: bool) -> None:
-    """Remove for good what was moved out of a live file's lineage into the trash before.
+def purge_trash(vault: Vault, files: Files, relative: str, mine: Callable[[Sidecar], bool]) -> None:
+    """Remove for good what was moved out of one folder of the Vault into the trash before.
 
     Args:
         vault: The Vault.
         files: The file system.
-        origin: The live file.
-        alone: No other live file has generations in its folder: data without sidecar is its.
+        relative: The folder, relative to the Vault.
+        mine: Whether a sidecar is of what is being forgotten. Data without one goes unless
+            another live file has generations in that folder.
     """
-    relative = names.folder_of(origin.path)
     trash = f"{vault.root}/{names.TRASH}"
+    kept = vault.catalogue.folder(relative).generations
+    alone = all(mine(one.card) for one in kept)
     for entry in files.scan(trash) if files.stat(trash) is not None else ():
         inner = f"{entry.path}/{relative}"
         if files.stat(inner) is None:
             continue
         found = {old.name: old.path for old in files.scan(inner) if old.kind == "file"}
-        cards = {name: vault.catalogue.card_at(path) for name, path in found.items()}
-        others = {
-            name
-            for card in cards.values()
-            if card is not None and Origin(card.root, card.path) != origin
-            for name in _names_of(card)
-        }
-        named = {name for card in cards.values() if card is not None for name in _names_of(card)}
+        cards = [card for path in found.values() if (card := vault.catalogue.card_at(path))]
+        ours = {name for card in cards if mine(card) for name in _names_of(card)}
+        others = {name for card in cards if not mine(card) for name in _names_of(card)}
         for name, path in found.items():
-            if name not in others and (alone or name in named):
+            if name not in others and (alone or name in ours):
                 files.remove(path)
         files.remove_folder(inner)
 

@@ -104,11 +104,13 @@ class Frames:
     Args:
         file: The stored file; closed here.
         path: Names it in errors.
+        holes: Give zeros for a frame that cannot be read, instead of an error.
     """
 
-    def __init__(self, file: OpenFile, path: str) -> None:
+    def __init__(self, file: OpenFile, path: str, *, holes: bool = False) -> None:
         self._file = file
         self._path = path
+        self._holes = holes
         self._table = read_table(file, path)
         self._at = -1
         self._frame = b""
@@ -137,19 +139,42 @@ class Frames:
             begin, size = stored[number], stored[number + 1] - stored[number]
             wanted = held[number + 1] - held[number]
             try:
-                frame = zstd.ZstdDecompressor().decompress(
-                    self._file.pread(begin, size), max_length=wanted + 1
-                )
-            except zstd.ZstdError as fault:
-                raise GenerationDamaged(f"{self._path} is damaged: {fault}") from fault
-            if len(frame) != wanted:
-                raise GenerationDamaged(f"{self._path} is damaged at byte {held[number]}")
+                frame = self._decompress(begin, size, wanted)
+            except GenerationDamaged:
+                if not self._holes:
+                    raise
+                frame = bytes(wanted)
             self._at, self._frame = number, frame
         return self._frame
+
+    def _decompress(self, begin: int, size: int, wanted: int) -> bytes:
+        try:
+            frame = zstd.ZstdDecompressor().decompress(
+                self._file.pread(begin, size), max_length=wanted + 1
+            )
+        except zstd.ZstdError as fault:
+            raise GenerationDamaged(f"{self._path} is damaged: {fault}") from fault
+        if len(frame) != wanted:
+            raise GenerationDamaged(f"{self._path} is damaged behind byte {begin}")
+        return bytes(frame)
 
     def close(self) -> None:
         """Close the stored file."""
         self._file.close()
+
+
+class Nothing:
+    """Zeros in the place of what cannot be read."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Zeros, as many as there should be bytes."""
+        return bytes(max(0, min(length, self._size - offset)))
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Plain:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from fabled.errors import GenerationDamaged, NotFound
 from fabled.system import FileStat
-from fabled.vault.frames import Frames, Plain
+from fabled.vault.frames import Frames, Nothing, Plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +23,14 @@ class Image:
     Args:
         files: The file system.
         chain: From the whole image to the last tail, each the base of the next.
+        holes: Give zeros for what cannot be read, instead of an error.
     """
 
-    def __init__(self, files: Files, chain: Sequence[Generation]) -> None:
+    def __init__(self, files: Files, chain: Sequence[Generation], *, holes: bool = False) -> None:
         self._files = files
+        self._holes = holes
         self._chain = chain
-        self._open: dict[int, Frames | Plain] = {}
+        self._open: dict[int, Frames | Plain | Nothing] = {}
         self._at = 0
 
     @property
@@ -48,16 +50,26 @@ class Image:
             start, stop = max(offset, part.card.offset), min(end, part.end)
             if start < stop:
                 piece = self._part(number).pread(start - part.card.offset, stop - start)
-                if len(piece) != stop - start:
+                if len(piece) != stop - start and self._holes:
+                    piece += bytes(stop - start - len(piece))
+                elif len(piece) != stop - start:
                     raise GenerationDamaged(f"{part.data_path} is shorter than its sidecar says")
                 found.append(piece)
         return found[0] if len(found) == 1 else b"".join(found)
 
-    def _part(self, number: int) -> Frames | Plain:
+    def _part(self, number: int) -> Frames | Plain | Nothing:
         part = self._open.get(number)
         if part is None:
-            part = self._open[number] = open_part(self._files, self._chain[number])
+            part = self._open[number] = self._opened(self._chain[number])
         return part
+
+    def _opened(self, generation: Generation) -> Frames | Plain | Nothing:
+        try:
+            return open_part(self._files, generation, holes=self._holes)
+        except GenerationDamaged:
+            if not self._holes:
+                raise
+            return Nothing(generation.card.size)
 
     def read(self, size: int, /) -> bytes:
         """The next bytes."""
@@ -88,8 +100,8 @@ class Image:
         self.close()
 
 
-def open_part(files: Files, generation: Generation) -> Frames | Plain:
-    """One generation's own bytes.
+def open_part(files: Files, generation: Generation, *, holes: bool = False) -> Frames | Plain:
+    """One generation's own bytes; with `holes`, zeros for the frames that are damaged.
 
     Raises:
         GenerationDamaged: Its data file is missing or has no table.
@@ -102,7 +114,7 @@ def open_part(files: Files, generation: Generation) -> Frames | Plain:
     if generation.card.compression != "zstd":
         return Plain(file)
     try:
-        return Frames(file, path)
+        return Frames(file, path, holes=holes)
     except GenerationDamaged:
         file.close()
         raise

@@ -76,7 +76,10 @@ def register(vault: Vault, files: Files, clock: Clock, folder: str, backup: Back
     if known and known[0].card.sha256 == card.sha256:
         return Found(backup.path, known[0])
     files.make_private_dir(place)
-    if not files.create_exclusive(f"{place}/{label}{names.CARD}", card_bytes(card)):
+    side = f"{place}/{label}{names.CARD}"
+    if files.stat(side) is not None and vault.catalogue.card_at(side) is None:
+        files.remove(side)  # damaged: what it said can be said again, the backup is here
+    if not files.create_exclusive(side, card_bytes(card)):
         fault = AccessDenied(
             f"{backup.path} changed since it was imported; what was sealed then is gone",
             hint="Copy it under another name and import that.",

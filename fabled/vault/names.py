@@ -43,7 +43,7 @@ def folder_of(path: str) -> str:
 
 def _safe(part: str) -> str:
     """The part itself, or a hashed name where it could mean something to a file system."""
-    if _PLAIN.fullmatch(part):
+    if _PLAIN.fullmatch(part) and number_of(part) is None:
         return part
     return "x-" + hashlib.sha256(os.fsencode(part)).hexdigest()[:40]
 

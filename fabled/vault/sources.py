@@ -37,8 +37,8 @@ class Sources:
         """The folder that all generations lie below, or are registered in."""
         return None if self.catalogue is None else self.catalogue.root
 
-    def open_read(self, path: str) -> OpenFile:
-        """A live file, or a whole image.
+    def open_read(self, path: str, *, holes: bool = False) -> OpenFile:
+        """A live file, or a whole image; with `holes`, zeros for what of it is damaged.
 
         Raises:
             NotFound: Nothing is there.
@@ -46,7 +46,7 @@ class Sources:
         """
         strand = self.strand(path)
         if strand is not None:
-            return Image(self.files, strand.chain)
+            return Image(self.files, strand.chain, holes=holes)
         if self.in_vault(path):
             raise NotFound(f"{path} is no generation of the Vault")
         return self.files.open_read(path)

@@ -12,7 +12,14 @@ import hashlib
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabled.errors import AccessDenied, FabledError, GenerationDamaged, InternalError, NotFound
+from fabled.errors import (
+    AccessDenied,
+    FabledError,
+    FileChanged,
+    GenerationDamaged,
+    InternalError,
+    NotFound,
+)
 from fabled.vault import names
 from fabled.vault.catalogue import Catalogue, card_bytes
 from fabled.vault.frames import Frames, Plain, compress
@@ -23,7 +30,7 @@ from fabled.vault.values import FORMAT, PRUNED, RAW, TAIL, Generation, Origin, R
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabled.system import Clock, Files, NewFile, OpenFile
+    from fabled.system import Clock, Files, FileStat, NewFile, OpenFile
 
 DATA_MODE = 0o400
 ATTEMPTS = 16
@@ -137,20 +144,24 @@ class Vault:
         Raises:
             DiskFull: Nothing is left of the attempt.
             AccessDenied: The file cannot be read, or the Vault not be written.
+            FileChanged: It was written anew meanwhile.
             GenerationDamaged: What was read back is not what was written.
         """
         with self._lock:
             self.catalogue.refresh(names.folder_of(origin.path))
+            stat = handle.stat()
             known = self.known(origin, handle, size)
+            if handle.stat().mtime_ns != stat.mtime_ns:
+                _same(sha256_of(handle.pread, size).sha256, known)
             newest = next(reversed(self.catalogue.lineage(origin)), None)
             best = known.best
             if best is not None and best.end == size and best == newest:
                 return best
             if best is None or best.end == 0:
                 own = _Own(handle, 0, size, RAW, None)
-                return self._write(_Label(origin, reason, session), own)
+                return self._write(_Label(origin, reason, session), own, known=known, stat=stat)
             own = _Own(handle, best.end, size, TAIL, best.card.number)
-            return self._write(_Label(origin, reason, session), own, known.prefix)
+            return self._write(_Label(origin, reason, session), own, known=known, stat=stat)
 
     def keep_pruned(self, origin: Origin, new: OpenFile, size: int, receipt: Receipt) -> Generation:
         """Make the image that a prune is about to put in place a generation; raises as `seal`."""
@@ -178,29 +189,38 @@ class Vault:
             self._files.sync_folder(folder)
             self.catalogue.refresh(generation.folder)
 
-    def write_anew(self, old: Generation, new: OpenFile, size: int) -> Generation:
+    def write_anew(self, old: Generation, new: OpenFile, size: int, reason: str) -> Generation:
         """Make changed bytes a generation that takes the place of an older one; raises as `seal`.
 
         It is a whole image; the receipt of a prune is not kept: its undo would bring back what
         was taken out.
         """
         with self._lock:
-            label = _Label(old.origin, "rewritten to forget", old.card.session)
+            label = _Label(old.origin, reason, old.card.session)
             return self._write(label, _Own(new, 0, size, RAW, None))
 
-    def _write(self, label: _Label, own: _Own, prefix: hashlib._Hash | None = None) -> Generation:
+    def _write(
+        self,
+        label: _Label,
+        own: _Own,
+        *,
+        known: Known | None = None,
+        stat: FileStat | None = None,
+    ) -> Generation:
         origin = label.origin
         relative = names.folder_of(origin.path)
         folder = f"{self.root}/{relative}"
         self._files.make_private_dir(folder)
-        stat = own.handle.stat()
-        summing = _Summing(prefix)
+        stat = stat or own.handle.stat()
+        summing = _Summing(known.prefix if known is not None else None)
         with self._files.create(f"{folder}/generation", mode=DATA_MODE) as new:
             stored = hashlib.sha256()
             for piece in self._packed(summing.through(own.pieces())):
                 new.write(piece)
                 stored.update(piece)
             new.sync()
+            if known is not None:
+                _same(summing.image.hexdigest(), known)
             self._read_back(new, summing, own.end - own.start)
             card = Sidecar(
                 format=FORMAT,
@@ -242,17 +262,29 @@ class Vault:
         for _ in range(ATTEMPTS):
             card.number = self._next_number(folder)
             name = names.data_name(card.number, card.kind, card.path, card.compression)
-            if new.publish(f"{folder}/{name}"):
+            if self._named(new, f"{folder}/{name}"):
                 break
         else:
             raise InternalError(f"no free number in {folder}")
         try:
             self._attach(folder, card)
         except FabledError:
-            self._files.remove(f"{folder}/{name}")  # or each attempt would leave a copy
+            # Or each attempt would leave a copy. Data without sidecar is no generation; a
+            # sidecar without data is damage: it goes first.
+            self._files.remove(f"{folder}/{names.card_name(card.number, card.kind)}")
+            self._files.remove(f"{folder}/{name}")
             raise
         self.catalogue.refresh(relative)
         return Generation(relative, card, f"{folder}/{name}")
+
+    def _named(self, new: NewFile, path: str) -> bool:
+        try:
+            return new.publish(path)
+        except FabledError:
+            there = self._files.stat(path)
+            if there is not None and there.ino == new.stat().ino:
+                self._files.remove(path)  # it had its name, but not durably
+            raise
 
     def _attach(self, folder: str, card: Sidecar) -> None:
         with self._files.create(f"{folder}/sidecar", mode=DATA_MODE) as side:
@@ -266,6 +298,12 @@ class Vault:
         found = [e.name for e in self._files.scan(folder) if e.kind == "file"]
         numbers = [names.number_of(name) for name in found]
         return 1 + max((number for number in numbers if number is not None), default=-1)
+
+
+def _same(sha256: str, known: Known) -> None:
+    """See that a file read twice is one file, and not the halves of two."""
+    if sha256 != known.sha256:
+        raise FileChanged("the file was written anew while it was being sealed; nothing was sealed")
 
 
 def session_of(path: str) -> str:
@@ -298,10 +336,7 @@ class _Own(NamedTuple):
         while at < self.end:
             piece = self.handle.pread(at, min(PIECE, self.end - at))
             if not piece:
-                raise GenerationDamaged(
-                    "the file shrank while it was being sealed; nothing was sealed",
-                    hint="It is tried again by itself.",
-                )
+                raise FileChanged("the file shrank while it was being sealed; nothing was sealed")
             at += len(piece)
             yield piece
 

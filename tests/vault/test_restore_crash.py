@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from fabled.map.store import digest
 from fabled.transcript.identity import pack
 from fabled.vault import forgetting, retention
@@ -13,7 +15,6 @@ from tests.support.crash import Sweep
 from tests.support.transcripts import prompt, reply, uid
 from tests.support.vaults import Shelter
 
-UPTO = 0
 MAIN = "-p/s1.jsonl"
 TALK = prompt("a", None, "keep") + prompt("x", "a", "secret words") + reply("b", "x", "kept")
 REST = prompt("a", None, "keep") + reply("b", "x", "kept")
@@ -59,11 +60,29 @@ def test_restore_dying_anywhere_leaves_nothing_or_the_whole_file(tmp_path):
     assert sweep.each_sync_matters() == []
 
 
+class Noted:
+    """The progress of a rewriting, in a file as the daemon has it."""
+
+    label = "rewritten to forget 1"
+
+    def __init__(self, shelter):
+        self._files = shelter.system.files
+        self._path = str(shelter.folder / "intent")
+
+    @property
+    def doomed(self):
+        data = self._files.read_small(self._path, 4096)
+        return None if data is None else json.loads(data)
+
+    def mark(self, doomed):
+        self._files.write_private(self._path, json.dumps(doomed).encode())
+
+
 def _forget(folder, system, _prepared):
     shelter = Shelter(folder, system=system)
     stones = Tombstones(system.files, (str(folder / "home"), shelter.vault.root))
     stones.bury([], [pack(uid("x"))])
-    forgetting.rewrite(shelter.vault, system.files, shelter.origin(MAIN), stones, UPTO)
+    forgetting.rewrite(shelter.vault, system.files, shelter.origin(MAIN), stones, Noted(shelter))
 
 
 def _check_forget(folder, _prepared, finished):
@@ -79,7 +98,9 @@ def _check_forget(folder, _prepared, finished):
         assert [shelter.bytes_of(one) for one in lineage] == [REST]
         assert stones.record(pack(uid("x")), None)
     if stones:
-        forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, UPTO)
+        forgetting.rewrite(
+            shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, Noted(shelter)
+        )
         assert [shelter.bytes_of(one) for one in shelter.lineage(MAIN)] == [REST]
 
 
@@ -88,6 +109,38 @@ def test_forget_dying_anywhere_keeps_the_rest_and_can_be_finished(tmp_path):
     sweep = Sweep(tmp_path, _sealed, _forget, _check_forget)
     assert sweep.changes()[0] >= 20
     assert sweep.all() >= 80
+
+
+MANY = (TALK, TALK + reply("m", "x", "more" * 20), prompt("q", None, "written anew") + TALK)
+"""Three states: grown once, then written anew; the last one is the newest."""
+
+
+def _many(folder):
+    shelter = Shelter(folder)
+    for data in MANY:
+        shelter.write(MAIN, data)
+        shelter.seal(MAIN)
+    (shelter.root / MAIN).unlink()
+
+
+def _check_order(folder, _prepared, _finished):
+    shelter = Shelter(folder)
+    retention.sweep(shelter.vault, shelter.system.files, shelter.system.clock)
+    stones = Tombstones(shelter.system.files, (str(folder / "home"), shelter.vault.root))
+    if not stones:
+        return
+    files, origin = shelter.system.files, shelter.origin(MAIN)
+    forgetting.rewrite(shelter.vault, files, origin, stones, Noted(shelter))
+    images = [shelter.bytes_of(one) for one in shelter.lineage(MAIN)]
+    secret = prompt("x", "a", "secret words")
+    assert images == [one.replace(secret, b"") for one in MANY[1:]]
+
+
+def test_forget_dying_anywhere_leaves_the_newest_the_newest(tmp_path):
+    """Several states of a transcript: each without what was forgotten, in the old order."""
+    sweep = Sweep(tmp_path, _many, _forget, _check_order)
+    assert sweep.changes()[0] >= 40
+    assert sweep.all() >= 160
 
 
 def test_forgotten_records_leave_other_bytes_of_their_line(tmp_path):
@@ -99,7 +152,9 @@ def test_forgotten_records_leave_other_bytes_of_their_line(tmp_path):
     shelter.seal(MAIN)
     stones = Tombstones(shelter.system.files, (str(tmp_path / "home"),))
     stones.bury([], [digest(nameless)])
-    forgetting.rewrite(shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, UPTO)
+    forgetting.rewrite(
+        shelter.vault, shelter.system.files, shelter.origin(MAIN), stones, Noted(shelter)
+    )
     (one,) = shelter.lineage(MAIN)
     assert shelter.bytes_of(one) == b"\n" + prompt("k", None, "keep") + b"{damage\n"
 
