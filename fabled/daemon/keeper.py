@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from fabled.daemon import notices
 from fabled.daemon.errands import Errand, Say, Work
 from fabled.daemon.forgetting import finish
 from fabled.daemon.home import PENDING
@@ -19,8 +20,9 @@ from fabled.daemon.retention import DAY_MS, WARN_DAYS, cleanup_days
 from fabled.errors import DaemonBusy, NotFound, UsageError
 from fabled.map import sessions
 from fabled.prune.apply import about
-from fabled.prune.door import Door, Order, snapshot
+from fabled.prune.door import Door
 from fabled.prune.following import Follower
+from fabled.prune.orders import Order, snapshot
 from fabled.vault import journal as events
 from fabled.vault.archive import (
     Dues,
@@ -49,15 +51,11 @@ if TYPE_CHECKING:
     from fabled.daemon.desk import Desk
     from fabled.daemon.home import Home
     from fabled.daemon.shelf import Shelf
-    from fabled.prune.following import Looked
     from fabled.system import System
     from fabled.vault.tombstones import Tombstones
     from fabled.vault.values import Generation
 
 log = structlog.get_logger("keeper")
-
-MASS = 10
-"""So many transcripts deleted at once are reported as one event more."""
 
 BUSY_S = 30.0
 FOLLOW, FOLLOW_S = "follow", 0.5
@@ -175,9 +173,7 @@ class Keeper:
                         for outcome in self._seal_unit(unit, reason, names, closely=closely):
                             counts["sealed"] += outcome.fresh
                             counts["refused"] += outcome.refusal is not None
-        self._warn_of_cap()
-        self._warn_of_settings()
-        self._warn_of_refused(counts["refused"])
+        notices.after_archive(self, counts["refused"], self._refused)
         if counts["sealed"]:
             self.system.processes.release_memory()
         refused = f", {counts['refused']} refused" if counts["refused"] else ""
@@ -250,22 +246,6 @@ class Keeper:
         self.journal.write(news)
         self.desk.queue(strands, live=True)
 
-    def _warn_of_refused(self, count: int) -> None:
-        said = f"{count} files could not be sealed: {self._refused}"
-        self.desk.note("not sealed", said if count else None)
-
-    def _warn_of_settings(self) -> None:
-        """The client's own settings can keep it from writing transcripts at all."""
-        off = [r for r in self.desk.roots if cleanup_days(self.system.files, r) == 0]
-        said = "cleanupPeriodDays is 0 in the client's settings: it may write no transcripts"
-        self.desk.note("client settings", f"{said} ({', '.join(off)})" if off else None)
-
-    def _warn_of_cap(self) -> None:
-        cap = int(self.settings.values["vault.max_bytes"])
-        used = self.shelf.view().totals.bytes
-        over = f"the Vault holds {used} bytes; vault.max_bytes is {cap}" if 0 < cap < used else None
-        self.desk.note("vault cap", over and f"{over}. Nothing is deleted; see: fablectl vault gc")
-
     def seal(self, wanted: list[str], say: Say) -> None:
         """Seal sessions to their last byte now, quiet or not; all of them when none is named."""
         names = self.answers.session_names()
@@ -330,14 +310,7 @@ class Keeper:
         never = threading.Event()
         while not self.stopping and self.follower.busy:
             self.system.clock.wait(never, FOLLOW_S)
-            self._say_of_followed(self.follower.look())
-
-    def _say_of_followed(self, looked: Looked) -> None:
-        held = self.follower.held()
-        said = f"{len(held)} pruned transcripts are still held open; what comes is carried over"
-        self.desk.note("held", said if held else None)
-        fault = next(iter(looked.faults), None)
-        self.desk.note("late lines", f"not carried over yet: {fault.message}" if fault else None)
+            notices.of_followed(self, self.follower.look())
 
     def replace_live(self, generation: Generation, *, keep_mtime: bool) -> Restored:
         """Put an image in the place of a live file that is there and differs.
@@ -379,27 +352,6 @@ class Keeper:
         return Restored(origin.live, generation.end, generation.card.number, written=True)
 
     # --- what happened outside ---
-
-    def vanished(self, paths: list[str]) -> None:
-        """Journal that the client, or somebody, deleted live transcripts."""
-        view = self.shelf.view()
-        news: list[News] = []
-        for path in paths:
-            lineage = view.by_path.get(path)
-            if "/subagents/" in path:
-                continue
-            head = lineage[-1] if lineage else None
-            name = path.rpartition("/")[2].removesuffix(".jsonl")
-            detail = {"sealed": head is not None, "sealed_bytes": 0 if head is None else head.end}
-            project = path.rpartition("/")[0].rpartition("/")[2]
-            session = name if head is None else head.card.session
-            news.append(News(events.VANISHED, session, project, path, detail))
-        if len(news) >= MASS:
-            sealed = sum(one.detail["sealed"] for one in news)
-            detail = {"count": len(news), "sealed": sealed}
-            news.append(News(events.MASS_DELETION, None, None, None, detail))
-            log.warning("many transcripts were deleted at once", **detail)
-        self.journal.write(news)
 
     def index_now(self, generation: Generation) -> None:
         """Have the Map know a generation before going on.

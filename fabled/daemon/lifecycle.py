@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,6 +20,7 @@ from fabled.daemon.httpd import serve
 from fabled.daemon.jobs import Jobs
 from fabled.daemon.keeper import Keeper
 from fabled.daemon.log import set_level
+from fabled.daemon.notices import of_vanished
 from fabled.daemon.replies import application
 from fabled.daemon.routes import Routes
 from fabled.daemon.shelf import Shelf
@@ -90,7 +92,7 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
         answers = Answers(system, desk, snapshots, shelf, place.key)
         keeper = Keeper(system, desk, shelf, answers, settings, place, tombstones)
         daemon = _Daemon(settings, system, reload, keeper, endpoint)
-        calls = Calls(daemon.end, keeper.vanished)
+        calls = Calls(daemon.end, partial(of_vanished, keeper))
         worker = Worker(system, desk, opened.writer, snapshots, shelf.sources, place, calls)
         daemon.run(worker)
         if worker.failure is not None:

@@ -19,10 +19,10 @@ from fabled.errors import (
     UndoImpossible,
 )
 from fabled.prune.check import problems
-from fabled.prune.door import Order, Replaced, Snapshot, snapshot
 from fabled.prune.facts import PIECE
 from fabled.prune.gate import prove
 from fabled.prune.image import pieces
+from fabled.prune.orders import Order, Replaced, Snapshot, snapshot
 from fabled.prune.plan import forbidden, plan
 from fabled.prune.removal import faults, removal
 from fabled.prune.values import Decline, Options, Plan, Saving

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabled.map.fidelity import Spot
-    from fabled.prune.door import Snapshot
+    from fabled.prune.orders import Snapshot
     from fabled.system import OpenFile
     from fabled.vault.values import Generation
 

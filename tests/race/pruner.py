@@ -15,8 +15,9 @@ from pathlib import Path
 
 from fabled.errors import FabledError, FileBusy, FileChanged
 from fabled.prune.apply import about
-from fabled.prune.door import Door, Order, snapshot
+from fabled.prune.door import Door
 from fabled.prune.following import Follower
+from fabled.prune.orders import Order, snapshot
 from fabled.prune.recovery import recover, sealed
 from fabled.system import System, real
 from fabled.system.files import PosixFiles
