@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, ConfigError, SocketPathTooLong
 from fabled.protocol import SOCKET_PATH_LIMITS
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """Where things are: the Map's home, the configuration file and the socket."""
 
     home: Path
@@ -29,8 +27,7 @@ class Places:
     socket: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """One setting: its default, what is allowed (in words) and the test for it."""
 
     default: object
@@ -38,8 +35,7 @@ class Key:
     valid: Callable[[object], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class PruneSettings:
+class PruneSettings(NamedTuple):
     """What `[prune]` says for one project: seconds, bytes and fractions."""
 
     enabled: bool
@@ -50,8 +46,7 @@ class PruneSettings:
     keep_prompts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Every effective setting with its source.
 
     Attributes:
@@ -67,8 +62,8 @@ class Settings:
 
     def override(self, key: str, value: object, source: str) -> Settings:
         """The same settings but for one that the command line gives."""
-        return replace(
-            self, values={**self.values, key: value}, sources={**self.sources, key: source}
+        return self._replace(
+            values={**self.values, key: value}, sources={**self.sources, key: source}
         )
 
     def prune(self, *names: str | None) -> PruneSettings:
@@ -124,6 +119,14 @@ def _boolean(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
+
+
 _FLAG = "true or false"
 _SECONDS = "a number of seconds, 0 or more"
 _BYTES = "a whole number of bytes, 0 or more"
@@ -166,6 +169,17 @@ KEYS: Mapping[str, Key] = {
         "extractive, command or openai",
         _one_of("extractive", "command", "openai"),
     ),
+    "cards.command": Key(
+        [], 'a program and its arguments, such as ["llm", "-m", "gpt-5-mini"]', _strings
+    ),
+    "cards.url": Key("", "the base URL of an OpenAI-compatible endpoint", _text),
+    "cards.model": Key("", "a model's name", _text),
+    "cards.key_env": Key("OPENAI_API_KEY", "the name of an environment variable", _text),
+    "cards.timeout": Key(180, _SECONDS, _at_least(1)),
+    "cards.attempts": Key(3, "a whole number, 1 or more", _whole(1)),
+    "cards.per_minute": Key(10, "a whole number, 1 or more", _whole(1)),
+    "cards.daily_tokens": Key(200000, "a whole number, 0 or more (0 = none by itself)", _whole(0)),
+    "cards.prompt_tokens": Key(6000, "a whole number, 500 or more", _whole(500)),
     "log.level": Key(
         "info",
         "debug, info, warning or error",
@@ -270,7 +284,22 @@ def load(environ: Mapping[str, str], config: Path | None = None) -> Settings:
         parts = environ["FABLED_PROJECTS"].split(os.pathsep)
         projects = tuple(_absolute(part, environ) for part in parts if part)
         sources["projects"] = "FABLED_PROJECTS"
+    _check_cards(values, where.config)
     return Settings(where, projects, values, sources)
+
+
+_NEEDED = {"command": ("command",), "openai": ("url", "model"), "extractive": ()}
+"""What else `[cards]` has to say for a provider."""
+
+
+def _check_cards(values: Mapping[str, Any], path: Path) -> None:
+    provider = values["cards.provider"]
+    for name in _NEEDED[provider]:
+        if not values[f"cards.{name}"]:
+            raise ConfigError(
+                f"{path}: cards.provider = {provider!r} needs cards.{name}:"
+                f" {KEYS[f'cards.{name}'].allowed}"
+            )
 
 
 def _default_projects(environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -248,6 +248,42 @@ class StaleIndex(FabledError):
         self.path = path
 
 
+class BadCard(FabledError):
+    """What was written is no card."""
+
+    code = "bad_card"
+    exit_status = 2
+    http_status = 400
+    default_hint = "See what a card has with: fablectl cards put --help"
+
+
+class ProviderFailed(FabledError):
+    """The program or the endpoint that writes cards failed, or is not set up."""
+
+    code = "provider_failed"
+    exit_status = 1
+    http_status = 502
+    retry: ClassVar[Retry] = "later"
+    default_hint = "See the [cards] section of the configuration; fablectl config show"
+
+
+class ProviderRefused(ProviderFailed):
+    """The endpoint will not answer this request, however often it is asked."""
+
+    code = "provider_refused"
+    retry = "never"
+    default_hint = "Check cards.url, cards.model and the key; then run it again."
+
+
+class ClientRefused(FabledError):
+    """Claude Code's own command failed."""
+
+    code = "client_refused"
+    exit_status = 1
+    http_status = 502
+    default_hint = "Run the printed command yourself to see more."
+
+
 class GenerationDamaged(FabledError):
     """A generation in the Vault is missing, or is not what its sidecar says."""
 

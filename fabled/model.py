@@ -63,6 +63,8 @@ class Filter(NamedTuple):
         project: An absolute working folder, or a folder's name or the end of its path.
         session: The session's row in the Map.
         side: Only subagents' records, or only the others.
+        terms: (kind, term) pairs that the thread has to have, every one of them.
+        type: Of the thread's card.
     """
 
     project: str | None = None
@@ -70,6 +72,8 @@ class Filter(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
     side: bool | None = None
+    terms: tuple[tuple[str, str], ...] = ()
+    type: str | None = None
 
 
 class Hit(NamedTuple):
@@ -101,3 +105,24 @@ class Totals(NamedTuple):
     threads: int
     sessions: int
     bytes: int
+
+
+class Card(NamedTuple):
+    """What a thread was about, in short; derived from it or written by a model: never a source.
+
+    Attributes:
+        type: decision, workflow, insight or concept.
+        source: extractive, manual, or the provider that wrote it.
+        outdated: The thread changed much since it was written.
+    """
+
+    title: str
+    type: str
+    topics: tuple[str, ...]
+    decisions: tuple[str, ...]
+    files: tuple[str, ...]
+    outcome: str
+    summary: str
+    source: str
+    model: str | None = None
+    outdated: bool = False

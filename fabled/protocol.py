@@ -25,6 +25,8 @@ MAX_BUDGET = 1_000_000
 
 LEVELS = ("thread", "session", "record")
 KINDS = ("main", "subagent")
+TERM_KINDS = ("operative", "target", "concept", "wikilink")
+CARD_TYPES = ("decision", "workflow", "insight", "concept")
 SORTS = ("relevance", "recent")
 
 STATUS = "/v1/status"
@@ -40,6 +42,11 @@ UNDO = "/v1/undo"
 HANDOFF = "/v1/handoff"
 FORGET = "/v1/forget"
 EVENTS = "/v1/events"
+TERMS = "/v1/terms"
+CITED = "/v1/cited/"
+CARDS = "/v1/cards/"
+AGENT = "/v1/agent/"
+HOOK = "/v1/hook"
 
 SOCKET_PATH_LIMITS = {"darwin": 103, "linux": 107}
 """Longest socket path in bytes: sun_path less its closing NUL."""

@@ -62,6 +62,12 @@ class Daemon:
             raw = reply.body()
         return Answer(raw, _object(raw))
 
+    def put(self, path: str, body: bytes, /) -> Answer:
+        """The JSON object answered to something sent; raises what `request` does."""
+        with request(self._socket, "PUT", target(path, {}), body=body) as reply:
+            raw = reply.body()
+        return Answer(raw, _object(raw))
+
     def steps(self, path: str, /, **given: Given) -> Iterator[Answer]:
         """The steps of long work, each when it arrives; ends after the step "done".
 

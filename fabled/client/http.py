@@ -183,15 +183,16 @@ class Reply:
 
 @contextlib.contextmanager
 def request(
-    path: Path, method: str, target: str, *, wait_s: float | None = REPLY_S
+    path: Path, method: str, target: str, *, wait_s: float | None = REPLY_S, body: bytes = b""
 ) -> Iterator[Reply]:
     """Ask once, on a connection of its own; the reply is a good one.
 
     Args:
         path: The socket.
-        method: GET or POST.
+        method: GET, POST or PUT.
         target: Path and query, percent-encoded.
         wait_s: How long the daemon may be silent; None for as long as it lives.
+        body: What to send with it; nothing with GET.
 
     Raises:
         FabledError: The error that the reply carries.
@@ -205,14 +206,14 @@ def request(
     head = (
         f"{method} {target} HTTP/1.1\r\nHost: fabled\r\nUser-Agent: fablectl/{__version__}\r\n"
         f"{PROTOCOL_HEADER}: {PROTOCOL}\r\nConnection: close\r\n"
-        + ("Content-Length: 0\r\n" if method != "GET" else "")
+        + (f"Content-Length: {len(body)}\r\n" if method != "GET" else "")
         + "\r\n"
     )
     with _connected(path) as sock:
         sock.settimeout(wait_s)
         # A daemon that refuses a request may close before it has read all of it: the reply counts.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError, TimeoutError):
-            sock.sendall(head.encode("ascii"))
+            sock.sendall(head.encode("ascii") + body)
         reply = Reply(_Source(sock, path, wait_s))
         _check_protocol(reply, path)
         if not 200 <= reply.status < 300:

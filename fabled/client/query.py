@@ -12,6 +12,7 @@ from fabled.client.results import ids, scope_of, show_results
 from fabled.errors import UsageError
 from fabled.protocol import (
     BLOCKS,
+    CARD_TYPES,
     DEFAULT_BUDGET,
     DEFAULT_RESULTS,
     KINDS,
@@ -58,6 +59,10 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @_filters
 @click.option("--kind", type=click.Choice(KINDS), help="Only what people or what subagents did.")
+@click.option("--operative", metavar="V", help="Only threads in which this was done: a verb.")
+@click.option("--target", metavar="T", help="Only threads that name this path or identifier.")
+@click.option("--concept", metavar="C", help="Only threads that are about this; see: terms.")
+@click.option("--type", type=click.Choice(CARD_TYPES), help="Only threads whose card is of a type.")
 @click.option(
     "--level",
     type=click.Choice(LEVELS),

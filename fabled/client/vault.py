@@ -171,7 +171,9 @@ def absolute(name: str) -> str:
 @click.option("--generation", metavar="N", help="This generation; the newest when omitted.")
 @click.option("--keep-mtime", is_flag=True, help="Give files the time they had, not now.")
 @click.option("--to", metavar="PATH", help="Another place: a .jsonl file, or a folder.")
-@click.option("--overwrite", is_flag=True, help="Replace what differs; a live transcript is sealed first.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace what differs; a live transcript is sealed first."
+)
 @json_option
 @click.pass_obj
 def restore(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fabled.map.db import Snapshot, Snapshots
     from fabled.model import Filter, Scope, Totals
     from fabled.system import System
+    from fabled.transcript.veil import Veil
 
 T = TypeVar("T")
 
@@ -55,18 +56,22 @@ class Answers:
         desk: Knows what is pending, and takes paths to read again.
         snapshots: The Map, for reading.
         shelf: The Vault, for looking things up.
-        key: The home's sentinel key.
+        veil: What is not shown.
     """
 
     def __init__(
-        self, system: System, desk: Desk, snapshots: Snapshots, shelf: Shelf, key: bytes
+        self, system: System, desk: Desk, snapshots: Snapshots, shelf: Shelf, veil: Veil
     ) -> None:
         self._system = system
         self._shelf = shelf
         self._sources = shelf.sources
         self._desk = desk
         self.snapshots = snapshots
-        self._key = key
+        self.veil = veil
+
+    def ask(self, question: Callable[[Snapshot], T]) -> T:
+        """Ask anything over a snapshot; raises as `_ask`."""
+        return self._ask(question)
 
     def _ask(self, question: Callable[[Snapshot], T]) -> T:
         """Ask over a snapshot; once more after a stale file, or a damaged strand, was read again.
@@ -111,7 +116,7 @@ class Answers:
             snapshot.grant(SEARCH_S)
             wanted = self._filter(snapshot, asked)
             request = Request(asked.query, wanted, asked.level, asked.sort, asked.limit)
-            found = search(snapshot, self._sources, request)
+            found = search(snapshot, self._sources, request, self.veil)
             snapshot.grant(SEARCH_S * 5)
             return found, scope(snapshot, wanted)
 
@@ -134,7 +139,7 @@ class Answers:
             snapshot.grant(SEARCH_S)
             wanted = self._filter(snapshot, asked)
             budget = asked.budget
-            return pack(snapshot, self._sources, asked.query, wanted, budget, self._key)
+            return pack(snapshot, self._sources, asked.query, wanted, budget, self.veil)
 
         packed = self._ask(question)
         if packed.stale and self._desk.refresh(packed.stale, REFRESH_S):
@@ -154,7 +159,7 @@ class Answers:
 
         def question(snapshot: Snapshot) -> dict[str, Any]:
             sources = self._sources
-            return threads.show(snapshot, sources, name, budget, self._key, sentinel=sentinel)
+            return threads.show(snapshot, sources, name, budget, self.veil, sentinel=sentinel)
 
         return {**self._ask(question), "freshness": self.freshness()}
 
@@ -220,7 +225,10 @@ class Answers:
             row = sessions.one(snapshot, name)
             if row is None:
                 raise NotFound(f"no session is called {name}")
-            return {"session": row.session, "text": handoff(snapshot, self._sources, row)}
+            return {
+                "session": row.session,
+                "text": handoff(snapshot, self._sources, row, self.veil),
+            }
 
         return self._ask(question)
 
@@ -228,7 +236,7 @@ class Answers:
         span = queries.thread_span(snapshot, thread)
         return {
             "thread": span.key if span else queries.thread_key(snapshot, thread),
-            "title": threads.opening_line(snapshot, self._sources, thread),
+            "title": threads.opening_line(snapshot, self._sources, thread, self.veil),
             "first_ts": iso(span.first_ms if span else None),
             "last_ts": iso(span.last_ms if span else None),
             "turns": span.turns if span else 0,

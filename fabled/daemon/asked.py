@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabled.errors import UsageError
 from fabled.model import Filter
 from fabled.protocol import (
+    CARD_TYPES,
     DEFAULT_BUDGET,
     DEFAULT_RESULTS,
     KINDS,
@@ -20,6 +21,10 @@ from fabled.recall.dates import moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+FACETS = ("operative", "target", "concept")
+"""Kinds of terms that a search can be restricted to, by the names of their parameters."""
 
 
 class Asked(NamedTuple):
@@ -55,6 +60,8 @@ def search_asked(given: Mapping[str, str], now_ms: int) -> Asked:
         since_ms=moment(given["since"], now_ms) if given.get("since") else None,
         until_ms=moment(given["until"], now_ms, end=True) if given.get("until") else None,
         side=None if not kind else kind == "subagent",
+        terms=tuple((name, given[name]) for name in FACETS if given.get(name)),
+        type=one_of(given, "type", CARD_TYPES, "") or None,
     )
     return Asked(
         query=query[:MAX_QUERY_CHARS],

@@ -14,20 +14,27 @@ import threading
 from typing import IO, TYPE_CHECKING, Any
 
 from fabled import __version__
+from fabled.cards.shelf import CardShelf
 from fabled.daemon.backlog import Backlog, Item
 from fabled.daemon.folders import inside
+from fabled.daemon.study import Student
 from fabled.errors import FabledError
 from fabled.map.db import Snapshots
 from fabled.map.indexer import GONE, Indexer
 from fabled.map.opening import open_map
 from fabled.map.reconcile import survey, survey_vault
 from fabled.system import real
+from fabled.transcript.veil import Veil
 from fabled.vault.catalogue import Catalogue
 from fabled.vault.sources import Sources
 from fabled.vault.tombstones import Tombstones
 
 if TYPE_CHECKING:
+    from fabled.map.db import Writer
     from fabled.system import System
+
+SLICE_S = 0.5
+"""How long the study of threads keeps a path waiting."""
 
 
 class Backfill:
@@ -65,17 +72,17 @@ class Backfill:
 
     def _work(self, plan: dict[str, Any]) -> None:
         clock = self._system.clock
-        opened = open_map(
-            self._system.files, plan["map"], __version__, now_ms=clock.now_ms(), bulk=True
-        )
-        vault = plan["vault"]
+        veil = Veil(bytes.fromhex(plan["key"]), plan["redact"])
         files = self._system.files
+        opened = open_map(files, plan["map"], __version__, veil, now_ms=clock.now_ms(), bulk=True)
+        vault = plan["vault"]
         tombstones = Tombstones(files, plan["tombstones"])
         self._sources = Sources(files, vault and Catalogue(files, vault), tombstones)
-        indexer = Indexer(opened.writer, self._sources, bytes.fromhex(plan["key"]))
+        indexer = Indexer(opened.writer, self._sources, veil)
+        student = Student(self._sources, veil, CardShelf(files, plan["cards"]))
         try:
             self._survey(plan)
-            while (item := self._next()) is not None:
+            while (item := self._next(student, opened.writer)) is not None:
                 self._read(indexer, item)
         finally:
             opened.writer.checkpoint(truncate=True)
@@ -96,14 +103,19 @@ class Backfill:
         found = [[file.path, file.root, file.pending_bytes] for file in dirty]
         self._say({"survey": found, "asked": plan["asked"]})
 
-    def _next(self) -> Item | None:
-        """The next path; waits for one. None when stdin has ended."""
+    def _next(self, student: Student, writer: Writer) -> Item | None:
+        """The next path; studies, then waits for one. None when stdin has ended."""
+        left = True
         while True:
             with self._changed:
                 item = None if self._ended else self._backlog.take()
                 if item is not None or self._ended:
                     return item
                 taken = self._taken
+            if left:
+                studied = student.slice(writer, self._system.clock, SLICE_S)
+                left = studied.left
+                continue
             self._say({"idle": taken})
             with self._changed:
                 self._changed.wait_for(lambda: self._ended or len(self._backlog) > 0)

@@ -38,6 +38,7 @@ class Asked(NamedTuple):
     rebuilds: list[Ticket]
     surveys: list[Ticket]
     scrubs: list[Ticket]
+    studies: list[Ticket]
 
 
 class Desk:
@@ -61,6 +62,8 @@ class Desk:
         self._surveys: list[Ticket] = []
         self._rebuilds: list[Ticket] = []
         self._scrubs: list[Ticket] = []
+        self._studies: list[Ticket] = []
+        self._restudy: set[str] = set()
         self._meter = Meter()
         self._refused: dict[str, str] = {}
         self._notes: dict[str, str] = {}
@@ -120,6 +123,21 @@ class Desk:
     def ask_scrub(self) -> Ticket:
         """Leave nothing of what was deleted from the Map on the disk."""
         return self._ask(self._scrubs)
+
+    def restudy(self, threads: Sequence[str]) -> None:
+        """Derive terms and cards of these threads anew, by their keys, with the next study."""
+        with self._changed:
+            self._restudy.update(threads)
+
+    def to_restudy(self) -> list[str]:
+        """Take what was asked for."""
+        with self._changed:
+            found, self._restudy = sorted(self._restudy), set()
+            return found
+
+    def ask_study(self) -> Ticket:
+        """Derive terms and cards of every thread that changed; the ticket is over then."""
+        return self._ask(self._studies)
 
     def refresh(self, paths: Sequence[str], timeout_s: float) -> bool:
         """Have files read afresh now; False when that took longer than the time given."""
@@ -194,8 +212,10 @@ class Desk:
         """
 
         def ready() -> bool:
-            asked = self._stop or self._suspect or self._surveys or self._rebuilds or self._scrubs
-            return bool(asked or (len(self._backlog) and not self._stalled()))
+            asked = self._surveys or self._rebuilds or self._scrubs or self._studies
+            return bool(
+                self._stop or self._suspect or asked or (len(self._backlog) and not self._stalled())
+            )
 
         with self._changed:
             if self._stalled():
@@ -245,8 +265,15 @@ class Desk:
     def asked(self) -> Asked:
         """Take what was asked; rebuilds and surveys are the worker's to finish."""
         with self._changed:
-            asked = Asked(self._stop, self._suspect, self._rebuilds, self._surveys, self._scrubs)
-            self._rebuilds, self._surveys, self._scrubs = [], [], []
+            asked = Asked(
+                self._stop,
+                self._suspect,
+                self._rebuilds,
+                self._surveys,
+                self._scrubs,
+                self._studies,
+            )
+            self._rebuilds, self._surveys, self._scrubs, self._studies = [], [], [], []
             self._suspect = False
             return asked
 
@@ -339,6 +366,7 @@ class Desk:
     def fail_all(self, fault: FabledError) -> None:
         """Nobody will do what is still asked."""
         with self._changed:
-            waiting = [*self._tickets, *self._surveys, *self._rebuilds, *self._scrubs]
+            asked = [*self._surveys, *self._rebuilds, *self._scrubs, *self._studies]
+            waiting = [*self._tickets, *asked]
         for ticket in waiting:
             ticket.fail(fault)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from fabled.errors import DaemonBusy, GenerationDamaged, NotFound, UsageError
-from fabled.map import fidelity, sessions
+from fabled.map import fidelity, queries, sessions
 from fabled.map.store import digest
 from fabled.recall import threads
 from fabled.recall.search import thread_facts
@@ -56,6 +56,7 @@ class Doomed(NamedTuple):
         folders: Folders of the Vault, relative to it, in which nothing of them may stay.
         partly: Origins whose generations are written anew without those records.
         paths: Live files and strands that the Map has to look at again.
+        threads: Keys of threads whose cards go.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Doomed(NamedTuple):
     partly: frozenset[Origin]
     paths: tuple[str, ...]
     live: tuple[str, ...]
+    threads: tuple[str, ...] = ()
 
     def takes(self, uuid: str | None, raw: bytes) -> bool:
         """Whether it means this record."""
@@ -130,6 +132,7 @@ def forget(keeper: Keeper, name: str, *, dry_run: bool, live: bool = False) -> d
     again |= {strand.path for strand in _strands(keeper, doomed)}
     keeper.desk.refresh(sorted(again), SCRUB_S)
     keeper.desk.ask_survey().wait(SCRUB_S)  # what was on its way into the Map meanwhile
+    keeper.desk.ask_study().wait(SCRUB_S)  # terms and cards of threads that are gone go as well
     if not keeper.desk.ask_scrub().wait(SCRUB_S):
         raise DaemonBusy("the Map is still being cleaned of deleted words")
     return reply
@@ -170,6 +173,7 @@ def _session(keeper: Keeper, snapshot: Snapshot, row: sessions.SessionRow) -> Do
         folders=doomed.folders | folders,
         paths=tuple(paths),
         live=live,
+        threads=tuple(sorted(queries.keys_of_session(snapshot, row.id))),
     )
 
 
@@ -225,6 +229,7 @@ def _thread(keeper: Keeper, snapshot: Snapshot, name: str) -> Doomed:
         partly,
         tuple(path for path, _ in places),
         tuple(path for path, generation in places if generation is None),
+        (str(facts["thread"]),),
     )
 
 
@@ -312,6 +317,7 @@ def _write_intent(keeper: Keeper, doomed: Doomed) -> None:
         "session": doomed.session if doomed.kind == "session" else None,
         "whole": sorted(doomed.whole),
         "folders": sorted(doomed.folders),
+        "threads": sorted(doomed.threads),
         "partly": partly,
     }
     _Intent(keeper, value).save()
@@ -350,6 +356,7 @@ def finish(keeper: Keeper) -> bool:
         # Data that a crash parted from its sidecar was put aside at the start.
         folder = folder_of(part.origin.path)
         forgetting.purge_trash(keeper.vault, files, folder, _is_of(part.origin))
+    keeper.carding.forget(intent.value.get("threads", []))
     intent.done()
     for path in doubts:
         log.warning("may still hold what was forgotten", path=path)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fabled.system import Files, Lock, System
 
 LOCK, KEY, MAP = "lock", "sentinel.key", "map.db"
-VAULT, EVENTS, PENDING = "vault", "events.jsonl", "pending"
+VAULT, EVENTS, PENDING, CARDS = "vault", "events.jsonl", "pending", "cards"
 HEIR_S = 15.0
 """How long to wait for a child of a killed daemon, which still holds the lock, to end."""
 
@@ -32,6 +32,11 @@ class Home(NamedTuple):
     def vault(self) -> str:
         """The Vault's folder."""
         return f"{self.path}/{VAULT}"
+
+    @property
+    def cards(self) -> str:
+        """The folder of the cards that cannot be derived."""
+        return f"{self.path}/{CARDS}"
 
     @property
     def tombstones(self) -> tuple[str, str]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from fabled.cards.shelf import CardShelf
 from fabled.daemon import notices
+from fabled.daemon.carding import Carding
 from fabled.daemon.errands import Errand, Say, Work
 from fabled.daemon.forgetting import finish
 from fabled.daemon.home import PENDING
@@ -99,6 +101,8 @@ class Keeper:
         self.follower = Follower(system)
         self.door = Door(system, self.pending, self.follower)
         self.pruner = Pruner(self)
+        self.cards = CardShelf(system.files, home.cards)
+        self.carding = Carding(self)
         self._leases: dict[int, bool] = {}
         self._refused = ""
         self._checked: set[str] = set()
@@ -185,6 +189,10 @@ class Keeper:
         days = cleanup_days(self.system.files, root)
         expires = now - int((days - WARN_DAYS) * DAY_MS)
         return Dues(quiet * 1_000_000, expires * 1_000_000)
+
+    def seal_unit(self, unit: Unit, reason: str) -> None:
+        """Seal what of one session is not sealed yet; the caller works alone."""
+        self._seal_unit(unit, reason, self.answers.session_names(), closely=False)
 
     def _seal_unit(
         self, unit: Unit, reason: str, names: dict[str, str], *, closely: bool

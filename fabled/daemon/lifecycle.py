@@ -14,6 +14,8 @@ import structlog
 from fabled import __version__
 from fabled.daemon import home
 from fabled.daemon.answers import Answers
+from fabled.daemon.carding import EVERY_S as CARDS_S
+from fabled.daemon.carding import FIRST_S as CARDS_FIRST_S
 from fabled.daemon.desk import Desk
 from fabled.daemon.endpoint import bind, unbind
 from fabled.daemon.httpd import serve
@@ -27,10 +29,11 @@ from fabled.daemon.shelf import Shelf
 from fabled.daemon.status import Parts
 from fabled.daemon.upkeep import verify_slice
 from fabled.daemon.watch import Watcher
-from fabled.daemon.worker import Calls, Worker
+from fabled.daemon.worker import Calls, Under, Worker
 from fabled.errors import DaemonBusy, FabledError
 from fabled.map.db import Snapshots
 from fabled.map.opening import clear_away, open_map
+from fabled.transcript.veil import Veil
 from fabled.vault.journal import Journal
 from fabled.vault.sources import Sources
 from fabled.vault.store import Vault
@@ -74,7 +77,9 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
         place = home.enter(system, str(settings.places.home))
         ends.callback(place.lock.release)
         clear_away(system.files, place.map_path + ".new")
-        opened = open_map(system.files, place.map_path, __version__, now_ms=system.clock.now_ms())
+        veil = Veil(place.key, settings.flag("index.redact"))
+        now = system.clock.now_ms()
+        opened = open_map(system.files, place.map_path, __version__, veil, now_ms=now)
         ends.callback(opened.writer.close)
         endpoint = bind(str(settings.places.socket), system.files)
         ends.callback(unbind, endpoint, system.files)
@@ -89,11 +94,13 @@ def run(settings: Settings, system: System, reload: Callable[[], Settings]) -> N
         if opened.aside is not None:
             desk.note("aside", f"the Map was damaged and is rebuilt; the old one is {opened.aside}")
             log.error("the Map was damaged and is rebuilt", aside=opened.aside)
-        answers = Answers(system, desk, snapshots, shelf, place.key)
+        answers = Answers(system, desk, snapshots, shelf, veil)
         keeper = Keeper(system, desk, shelf, answers, settings, place, tombstones)
         daemon = _Daemon(settings, system, reload, keeper, endpoint)
         calls = Calls(daemon.end, partial(of_vanished, keeper))
-        worker = Worker(system, desk, opened.writer, snapshots, shelf.sources, place, calls)
+        worker = Worker(
+            system, desk, opened.writer, snapshots, shelf.sources, Under(place, veil), calls
+        )
         daemon.run(worker)
         if worker.failure is not None:
             raise worker.failure
@@ -154,6 +161,7 @@ class _Daemon:
             self._jobs.add(
                 "verify", DAY_S, lambda: verify_slice(self._keeper), first_s=VERIFY_FIRST_S
             )
+            self._jobs.add("cards", CARDS_S, self._keeper.carding.job, first_s=CARDS_FIRST_S)
             # Watch before the first survey: what changes after it comes as an event.
             self._watcher.refresh()
             ends.callback(self._watcher.stop)

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from fabled.daemon.agent import AgentRoutes
 from fabled.daemon.asked import flag, number, search_asked
+from fabled.daemon.hooks import heard
+from fabled.daemon.knowledge_routes import KnowledgeRoutes
 from fabled.daemon.replies import error_body, json_bytes, json_reply
 from fabled.daemon.status import status
 from fabled.daemon.vault_routes import VaultRoutes
@@ -15,6 +18,7 @@ from fabled.protocol import (
     BLOCK_TYPE,
     BLOCKS,
     DEFAULT_BUDGET,
+    HOOK,
     INDEX,
     MAX_BUDGET,
     NDJSON_TYPE,
@@ -49,6 +53,8 @@ class Routes:
         self._parts = parts
         self._answers = parts.answers
         self._vault = VaultRoutes(parts.keeper)
+        self._knowledge = KnowledgeRoutes(parts.keeper)
+        self._agent = AgentRoutes(parts, self._knowledge)
         self._draining = draining
 
     def table(self) -> list[Route]:
@@ -63,7 +69,17 @@ class Routes:
             Route(SESSIONS + "/{name:path}", self.session),
             Route(INDEX, self.index, methods=["POST"]),
             *self._vault.table(),
+            *self._knowledge.table(),
+            *self._agent.table(),
+            Route(HOOK, self.hook, methods=["POST"]),
         ]
+
+    def hook(self, request: Request) -> Response:
+        """`POST /v1/hook`: what a client's hook notifies of; answered at once."""
+        given = request.query_params
+        names = ("event", "path", "session")
+        text = heard(self._parts.keeper, *(given.get(name, "") for name in names))
+        return json_reply({"text": text})
 
     def status(self, _request: Request) -> Response:
         """`GET /v1/status`."""
@@ -121,8 +137,13 @@ class Routes:
             progress = work.progress._asdict() if work.progress else {}
             empty = {"done_bytes": 0, "total_bytes": 0, "eta_s": None}
             yield _line({"step": "progress", "files": work.pending.files, **empty, **progress})
-        if ticket.error is not None:
-            yield _line(error_body(ticket.error))
+        study = self._parts.desk.ask_study()
+        while ticket.error is None and not study.wait(TICK_S):
+            empty = {"done_bytes": 0, "total_bytes": 0, "eta_s": None}
+            yield _line({"step": "progress", "files": 0, **empty})
+        error = ticket.error or study.error
+        if error is not None:
+            yield _line(error_body(error))
             return
         took = round((clock.monotonic_s() - began) * 1000, 1)
         done = {

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from fabled import __version__
+from fabled.cards.shelf import CardShelf
 from fabled.daemon.folders import inside
 from fabled.daemon.offload import Offload
+from fabled.daemon.study import Student
 from fabled.daemon.tickets import Done
 from fabled.errors import (
     FabledError,
@@ -21,7 +23,7 @@ from fabled.errors import (
     MapCorrupt,
     from_wire,
 )
-from fabled.map.indexer import GONE, Indexer
+from fabled.map.indexer import GONE, READ, Indexer
 from fabled.map.opening import clear_away, clear_damaged, open_map, set_aside, swap_in
 from fabled.map.reconcile import survey, survey_vault
 from fabled.transcript.layout import SUFFIX
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from fabled.daemon.tickets import Ticket
     from fabled.map.db import Snapshots, Writer
     from fabled.system import System
+    from fabled.transcript.veil import Veil
     from fabled.vault.sources import Sources
 
 log = structlog.get_logger("worker")
@@ -44,6 +47,10 @@ OFFLOAD_BYTES = 8 << 20
 
 RETRY_S = 5.0
 RELEASE_S = 20.0
+SETTLE_S = 2.0
+"""A thread that is growing is not studied anew at each of its records."""
+
+SLICE_S = 0.1
 END_S = 30.0
 
 
@@ -59,6 +66,13 @@ class Calls(NamedTuple):
     gone: Callable[[list[str]], None]
 
 
+class Under(NamedTuple):
+    """What the worker works under: the locked home, and what may not be indexed."""
+
+    home: Home
+    veil: Veil
+
+
 class Worker:
     """Owns the writer.
 
@@ -68,7 +82,7 @@ class Worker:
         writer: The Map, open; the worker closes it.
         snapshots: The readers, which stand aside while the Map is swapped.
         sources: The file system and the Vault.
-        home: Its sentinel key signs; its lock is inherited by a child, so that it stays locked.
+        under: The home, whose lock a child inherits, and what is not indexed.
         calls: Whom to tell.
 
     Attributes:
@@ -82,7 +96,7 @@ class Worker:
         writer: Writer,
         snapshots: Snapshots,
         sources: Sources,
-        home: Home,
+        under: Under,
         calls: Calls,
     ) -> None:
         self._system = system
@@ -90,13 +104,17 @@ class Worker:
         self._writer = writer
         self._snapshots = snapshots
         self._sources = sources
-        self._home = home
-        self._key = home.key
-        self._lock_fd = home.lock.fd
+        self._home = under.home
+        self._veil = under.veil
+        self._lock_fd = under.home.lock.fd
         self._calls = calls
         self._gone: list[str] = []
         self.failure: FabledError | None = None
-        self._indexer = Indexer(writer, sources, home.key)
+        self._indexer = Indexer(writer, sources, under.veil)
+        self._student = Student(sources, under.veil, CardShelf(system.files, under.home.cards))
+        self._unstudied = True
+        self._studying = False
+        self._studies: list[Ticket] = []
         self._rested = True
         self._children_fail = False
         self._thread = threading.Thread(target=self._run, name="worker")
@@ -138,9 +156,11 @@ class Worker:
 
     def _step(self) -> bool:
         """Do the next thing; False when it is time to end."""
-        woken = self._desk.wait(None if self._rested else RELEASE_S)
+        woken = self._desk.wait(self._patience())
         asked = self._desk.asked()
+        self._studies += asked.studies
         if asked.stop:
+            self._fail(self._studies, InternalError("the daemon is stopping"))
             return False
         try:
             if asked.suspect:
@@ -148,9 +168,11 @@ class Worker:
             if asked.rebuilds:
                 self._rebuild(asked.rebuilds)
             self._survey(asked.surveys)
-            if not woken:
+            if not woken and not self._unstudied:
                 self._rest()
             self._read()
+            if not woken or self._studies:
+                self._study()
             self._scrub(asked.scrubs)
             self._tell()
         except MapCorrupt as fault:
@@ -160,6 +182,28 @@ class Worker:
             self._desk.stall(RETRY_S, fault)
             self._fail([*asked.rebuilds, *asked.surveys, *asked.scrubs], fault)
         return True
+
+    def _patience(self) -> float | None:
+        """How long to wait for other work before the next slice of study, or a rest."""
+        if self._studies or self._studying:
+            return 0.0
+        if self._unstudied:
+            return SETTLE_S
+        return None if self._rested else RELEASE_S
+
+    def _study(self) -> None:
+        """Derive terms and cards, a slice at a time, while nothing waits to be read."""
+        if self._desk.work().pending.files:
+            return
+        self._student.again(self._writer, self._desk.to_restudy())
+        done = self._student.slice(self._writer, self._system.clock, SLICE_S)
+        self._unstudied = self._studying = done.left
+        self._rested = self._rested and not done.threads
+        self._desk.queue(done.stale, live=False, afresh=True)
+        if not done.left:
+            studies, self._studies = self._studies, []
+            for ticket in studies:
+                ticket.finish()
 
     def _fail(self, tickets: Sequence[Ticket], fault: FabledError) -> None:
         for ticket in tickets:
@@ -228,6 +272,7 @@ class Worker:
             return
         outcome = self._indexer.index(item.root, item.path, afresh=item.afresh)
         self._rested = self._rested and outcome.bytes_read == 0
+        self._unstudied = self._unstudied or outcome.action in {READ, GONE}
         if outcome.action == GONE and not sealed:
             self._gone.append(item.path)
         self._desk.queue(outcome.stale, live=False, afresh=True)
@@ -248,7 +293,9 @@ class Worker:
             "roots": list(self._desk.roots),
             "vault": self._sources.vault_root,
             "tombstones": list(self._home.tombstones),
-            "key": self._key.hex(),
+            "cards": self._home.cards,
+            "key": self._veil.key.hex(),
+            "redact": self._veil.redact,
             "asked": self._desk.last_asked,
         }
         known = -1  # what waits already is sent as well: the child may find it clean
@@ -265,6 +312,7 @@ class Worker:
             for message in offload.messages():
                 faults += self._hear(message)
                 complete = offload.knows_all(message.get("idle", -1))
+        self._unstudied = True
         status = offload.end(END_S)
         self._desk.child = None
         log.info("backfill ends", status=status, complete=complete)
@@ -323,6 +371,7 @@ class Worker:
 
     def _reopen(self) -> None:
         path, clock = self._writer.path, self._system.clock
-        opened = open_map(self._system.files, path, __version__, now_ms=clock.now_ms())
+        opened = open_map(self._system.files, path, __version__, self._veil, now_ms=clock.now_ms())
         self._writer = opened.writer
-        self._indexer = Indexer(opened.writer, self._sources, self._key)
+        self._indexer = Indexer(opened.writer, self._sources, self._veil)
+        self._unstudied = True

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fabled.errors import FabledError
     from fabled.map.db import Writer, WriteTxn
     from fabled.system import FileStat, OpenFile
+    from fabled.transcript.veil import Veil
     from fabled.vault.sources import Sources
 
 UNCHANGED, READ, GONE, IGNORED = "unchanged", "read", "gone", "ignored"
@@ -68,15 +69,15 @@ class Indexer:
     Args:
         writer: The connection that writes.
         sources: The file system and the Vault.
-        key: The home's sentinel key.
+        veil: What is not indexed.
     """
 
-    def __init__(self, writer: Writer, sources: Sources, key: bytes) -> None:
+    def __init__(self, writer: Writer, sources: Sources, veil: Veil) -> None:
         self._writer = writer
         self._sources = sources
         self._disk = sources.files
-        self._key = key
-        self._placers = Placers(key)
+        self._veil = veil
+        self._placers = Placers(veil)
 
     def index(self, root: str, path: str, *, afresh: bool = False) -> Outcome:
         """Make the Map agree with one path below a root.
@@ -210,7 +211,7 @@ class Indexer:
         if session is None and subject.session is not None:
             session = files.session_id(txn, subject.session)
         target = Target(row.id, session, attached, subject.scope, subject.stem)
-        ground = Ground(self._key, self._sources.tombstones)
+        ground = Ground(self._veil, self._sources.tombstones)
         reading = FileReading(txn, ids, target, placer, facts, ground, offset)
         handle.seek(offset)
         reader = Reader(handle, offset=offset, line=line)
@@ -250,7 +251,7 @@ class Indexer:
         self, txn: WriteTxn, ids: Ids, touched: set[int], sessions: set[int | None]
     ) -> tuple[str, ...]:
         fetcher = Fetcher(self._sources)
-        settle(txn, ids, touched, fetcher, self._key)
+        settle(txn, ids, touched, fetcher, self._veil)
         for session in sessions:
             if session is not None:
                 files.refresh_session(txn, session)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import MapCorrupt
 from fabled.map.db import Writer
-from fabled.map.schema import migrate
+from fabled.map.schema import agree, migrate
 
 if TYPE_CHECKING:
     from fabled.system import Files
+    from fabled.transcript.veil import Veil
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -28,8 +29,12 @@ class Opened(NamedTuple):
     migrations: list[str]
 
 
-def open_map(disk: Files, path: str, version: str, *, now_ms: int, bulk: bool = False) -> Opened:
+def open_map(
+    disk: Files, path: str, version: str, veil: Veil, *, now_ms: int, bulk: bool = False
+) -> Opened:
     """Open the Map, make or migrate its schema, and start over where SQLite finds damage.
+
+    A Map whose words were taken in under another `veil` is emptied: all is read again.
 
     Raises:
         MapTooNew: A newer fabled wrote it; it is left alone.
@@ -37,20 +42,21 @@ def open_map(disk: Files, path: str, version: str, *, now_ms: int, bulk: bool = 
         DiskFull: There is no room for it.
     """
     try:
-        return Opened(*_open(path, version, bulk=bulk))
+        return Opened(*_open(path, version, veil, bulk=bulk))
     except MapCorrupt:
         aside = set_aside(disk, path, now_ms)
-    writer, _, migrations = _open(path, version, bulk=bulk)
+    writer, _, migrations = _open(path, version, veil, bulk=bulk)
     return Opened(writer, aside, migrations)
 
 
-def _open(path: str, version: str, *, bulk: bool) -> tuple[Writer, None, list[str]]:
+def _open(path: str, version: str, veil: Veil, *, bulk: bool) -> tuple[Writer, None, list[str]]:
     writer = Writer(path, bulk=bulk)
     with contextlib.ExitStack() as undo:
         undo.callback(writer.close)
         migrations = migrate(writer, version)
         with writer.transaction() as txn:
             txn.row("SELECT count(*) FROM files")
+            agree(txn, "redact", str(veil.redact))
         undo.pop_all()
     return writer, None, migrations
 

@@ -11,6 +11,7 @@ from fabled.transcript.threads import Placer
 
 if TYPE_CHECKING:
     from fabled.system import FileStat, OpenFile
+    from fabled.transcript.veil import Veil
 
 KEEP_FILES = 8
 KEEP_RECORDS = 50_000
@@ -45,8 +46,8 @@ class Placers:
     time and changes nothing.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, veil: Veil) -> None:
+        self._veil = veil
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def take(self, path: str, handle: OpenFile, settled: int) -> Placer:
@@ -60,7 +61,7 @@ class Placers:
         placer = Placer()
         placer.extend(
             [
-                understand(item.envelope, item.offset, self._key).node
+                understand(item.envelope, item.offset, self._veil).node
                 for item in Reader(Prefix(handle, settled))
                 if isinstance(item, Found)
             ]

@@ -145,6 +145,16 @@ def session_records(snapshot: Snapshot, session: int) -> list[Pointer]:
     return [_pointer(row) for row in rows]
 
 
+def keys_of_session(snapshot: Snapshot, session: int) -> set[str]:
+    """The keys of the threads that have a record in a session."""
+    rows = snapshot.rows(
+        "SELECT DISTINCT t.key FROM records r JOIN threads t ON t.id = r.thread"
+        " WHERE r.session = ?",
+        (session,),
+    )
+    return {str(row[0]) for row in rows}
+
+
 class Span(NamedTuple):
     """A thread in numbers."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fabled.transcript.identity import Key
     from fabled.transcript.reader import Found
     from fabled.transcript.threads import Placer
+    from fabled.transcript.veil import Veil
     from fabled.vault.tombstones import Tombstones
 
 BATCH_RECORDS = 2000
@@ -42,9 +43,9 @@ class _Entry(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What is not indexed: signed sentinel spans, and what was forgotten."""
+    """What is not indexed: recalls, secrets, and what was forgotten."""
 
-    key: bytes
+    veil: Veil
     tombstones: Tombstones | None = None
 
     def hides(self, record: Record, key: Key, seen: bytes) -> bool:
@@ -124,7 +125,7 @@ class FileReading:
             return
         self.tentative = self.tentative or item.tail
         seen = digest(item.raw) if item.raw is not None else _long_digest(handle, item)
-        record = understand(item.envelope, item.offset, self._ground.key)
+        record = understand(item.envelope, item.offset, self._ground.veil)
         key = self._bare(seen) if record.node.uuid is None else pack(record.node.uuid)
         hidden = self._ground.hides(record, key, seen)
         if not hidden:

@@ -89,8 +89,60 @@ MIGRATIONS = (
         "strands that cannot be read",
         ("ALTER TABLE files ADD COLUMN unsound INTEGER NOT NULL DEFAULT 0",),
     ),
+    Migration(
+        "terms, citations and cards",
+        (
+            # Who cites whom, and what is a secret, is told by the records themselves.
+            *(f"DELETE FROM {table}" for table in _DERIVED),
+            "INSERT INTO fts(fts) VALUES('delete-all')",
+            "CREATE TABLE settings(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+            """CREATE TABLE citations(
+                from_uuid NOT NULL, ref TEXT NOT NULL,
+                PRIMARY KEY(from_uuid, ref)) WITHOUT ROWID""",
+            "CREATE INDEX citations_ref ON citations(ref)",
+            """CREATE TABLE words(
+                id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, text TEXT NOT NULL,
+                threads INTEGER NOT NULL, UNIQUE(kind, text))""",
+            "CREATE INDEX words_fold ON words(kind, text COLLATE NOCASE)",
+            """CREATE TABLE terms(
+                thread INTEGER NOT NULL, word INTEGER NOT NULL, n INTEGER NOT NULL,
+                PRIMARY KEY(thread, word)) WITHOUT ROWID""",
+            "CREATE INDEX terms_word ON terms(word, thread)",
+            """CREATE TABLE cards(
+                thread INTEGER PRIMARY KEY, title TEXT NOT NULL, type TEXT NOT NULL,
+                topics TEXT NOT NULL, decisions TEXT NOT NULL, files TEXT NOT NULL,
+                outcome TEXT NOT NULL, summary TEXT NOT NULL, source TEXT NOT NULL,
+                model TEXT, outdated INTEGER NOT NULL)""",
+            """CREATE VIRTUAL TABLE card_fts USING fts5(
+                body, parts, content='', contentless_delete=1,
+                tokenize='porter unicode61 remove_diacritics 2')""",
+            "CREATE TABLE unstudied(thread INTEGER PRIMARY KEY)",
+        ),
+    ),
 )
 VERSION = len(MIGRATIONS)
+
+
+_STUDIED = ("citations", "words", "terms", "cards", "unstudied")
+
+
+def agree(txn: WriteTxn, name: str, value: str) -> bool:
+    """Empty the Map when what it holds was taken in under another setting.
+
+    Returns:
+        Whether it was emptied.
+    """
+    known = txn.value("SELECT value FROM settings WHERE name = ?", (name,))
+    if known == value:
+        return False
+    txn.run("INSERT OR REPLACE INTO settings VALUES(?, ?)", (name, value))
+    if known is None:
+        return False
+    for table in (*_DERIVED, *_STUDIED):
+        txn.run(f"DELETE FROM {table}")
+    for index in ("fts", "card_fts"):
+        txn.run(f"INSERT INTO {index}({index}) VALUES('delete-all')")
+    return True
 
 
 def number(snapshot: Snapshot) -> int:

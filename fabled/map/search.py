@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fabled.map.cards import type_filter
 from fabled.map.sessions import project_filter
+from fabled.map.vocabulary import Facet, facet_filter
 from fabled.model import Filter, Hit, Scope
 
 if TYPE_CHECKING:
@@ -79,4 +81,12 @@ def _where(wanted: Filter) -> tuple[str, tuple[object, ...]]:
     if wanted.side is not None:
         parts.append("r.side = ?")
         values.append(wanted.side)
+    for kind, text in wanted.terms:
+        sql, bound = facet_filter(Facet(kind, text), "r.thread")
+        parts.append(sql)
+        values += bound
+    if wanted.type is not None:
+        sql, bound = type_filter(wanted.type, "r.thread")
+        parts.append(sql)
+        values += bound
     return " AND ".join(parts) or "1", tuple(values)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fabled.map.db import Row, WriteTxn
     from fabled.model import Placement
     from fabled.transcript.identity import Key
+    from fabled.transcript.veil import Veil
 
 DIGEST_BYTES = 8
 PROMPT_ID_RULE = 1
@@ -108,6 +109,8 @@ def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> s
     copy_rows: list[Row] = []
     record_rows: list[Row] = []
     text_rows: list[Row] = []
+    cited: list[Row] = []
+    threads: set[int | None] = set()
     for copy in copies:
         known = _known(txn, fresh, copy.key)
         thread = ids.thread(copy.placement)
@@ -121,6 +124,8 @@ def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> s
             said = _said(ids, copy.record)
             record_rows.append((known, copy.key, *pointer, effective, target.session, *said))
             text_rows += _text_row(known, copy.record)
+            cited += [(copy.key, arc) for arc in copy.record.arcs]
+            threads.add(effective)
         else:
             touched.add(known)
         copy_rows.append(
@@ -129,7 +134,15 @@ def add_copies(txn: WriteTxn, ids: Ids, target: Target, copies: list[Copy]) -> s
     txn.many("INSERT INTO records VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)", record_rows)
     txn.many("INSERT INTO copies VALUES(?,?,?,?,?,?,?,?)", copy_rows)
     txn.many("INSERT INTO fts(rowid, body, parts) VALUES(?,?,?)", text_rows)
+    txn.many("INSERT OR IGNORE INTO citations VALUES(?,?)", cited)
+    unstudied(txn, threads)
     return touched
+
+
+def unstudied(txn: WriteTxn, threads: Iterable[int | None]) -> None:
+    """Have what is derived from whole threads derived again."""
+    rows = [(thread,) for thread in threads if thread is not None]
+    txn.many("INSERT OR IGNORE INTO unstudied VALUES(?)", rows)
 
 
 def _known(txn: WriteTxn, fresh: dict[Key, int], key: Key) -> int | None:
@@ -160,7 +173,7 @@ _COPIES = (
 )
 
 
-def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, key: bytes) -> None:
+def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, veil: Veil) -> None:
     """Derive records from their copies again; a record without copies is forgotten.
 
     Args:
@@ -168,13 +181,13 @@ def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, key: b
         ids: Its interned texts.
         records: Ids of `records`.
         fetch: Reads a copy whose text has to be indexed anew.
-        key: The home's sentinel key.
+        veil: What is not indexed.
     """
+    threads: set[int | None] = set()
     for number in sorted(records):
         copies = txn.rows(_COPIES, (number,))
         if not copies:
-            txn.run("DELETE FROM records WHERE id = ?", (number,))
-            txn.run("DELETE FROM fts WHERE rowid = ?", (number,))
+            threads |= _drop(txn, number)
             continue
         best = _best(copies)
         pointer = (best[0], best[1], best[2], best[3], _thread(copies), best[7])
@@ -183,12 +196,26 @@ def settle(txn: WriteTxn, ids: Ids, records: Iterable[int], fetch: Fetch, key: b
         )
         if now == pointer:
             continue
+        if now is None or (now[3], now[4]) != (best[3], pointer[4]):
+            threads |= {pointer[4], None if now is None else now[4]}
         txn.run(
             "UPDATE records SET file=?, off=?, len=?, digest=?, thread=?, session=? WHERE id = ?",
             (*pointer, number),
         )
         if now is not None and now[3] != best[3]:
-            _index_again(txn, ids, number, best, fetch, key)
+            _index_again(txn, ids, number, best, fetch, veil)
+    unstudied(txn, threads)
+
+
+def _drop(txn: WriteTxn, number: int) -> set[int | None]:
+    """Forget a record that has no copy; returns the thread it was in."""
+    row = txn.row("SELECT uuid, thread FROM records WHERE id = ?", (number,))
+    if row is None:
+        return set()
+    txn.run("DELETE FROM records WHERE id = ?", (number,))
+    txn.run("DELETE FROM fts WHERE rowid = ?", (number,))
+    txn.run("DELETE FROM citations WHERE from_uuid = ?", (row[0],))
+    return {row[1]}
 
 
 def _best(copies: list[Row]) -> Row:
@@ -218,19 +245,23 @@ def _thread(copies: list[Row]) -> int | None:
     return int(first[4] if first[5] == PROMPT_ID_RULE or first[6] is None else first[6])
 
 
-def _index_again(txn: WriteTxn, ids: Ids, number: int, best: Row, fetch: Fetch, key: bytes) -> None:
+def _index_again(txn: WriteTxn, ids: Ids, number: int, best: Row, fetch: Fetch, veil: Veil) -> None:
     txn.run("DELETE FROM fts WHERE rowid = ?", (number,))
     data = fetch(best[8], best[1], best[2], best[3])
     if data is None:
         # The next reconcile tries again: a record is never left with another copy's text.
         txn.run("UPDATE records SET digest = NULL WHERE id = ?", (number,))
         return
-    record = understand(decode_as(data, Envelope) or Envelope(), best[1], key)
+    record = understand(decode_as(data, Envelope) or Envelope(), best[1], veil)
     txn.run(
         "UPDATE records SET kind=?, role=?, ts=?, side=?, tokens=? WHERE id = ?",
         (*_said(ids, record), number),
     )
     txn.many("INSERT INTO fts(rowid, body, parts) VALUES(?,?,?)", _text_row(number, record))
+    name = txn.value("SELECT uuid FROM records WHERE id = ?", (number,))
+    txn.run("DELETE FROM citations WHERE from_uuid = ?", (name,))
+    rows = [(name, arc) for arc in record.arcs]
+    txn.many("INSERT OR IGNORE INTO citations VALUES(?,?)", rows)
 
 
 class Removed(NamedTuple):

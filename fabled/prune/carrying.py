@@ -86,7 +86,7 @@ def missing(came: bytes, there: bytes) -> Missing | None:
         then lines have to be compared.
     """
     same = _common(came, there)
-    if same == len(there):
+    if same in (len(there), len(came)):
         return Missing(same, b"", came[same:])
     # A death between the two writes of `write_at_end`: the last byte, zeros before it.
     zeros = len(there) - same - len(there[same:].lstrip(b"\0"))

@@ -25,6 +25,7 @@ from fabled.errors import AccessDenied, DiskFull, FabledError, FileBusy, FileCha
 from fabled.map.fingerprint import fingerprint
 from fabled.prune import carrying
 from fabled.prune.following import OLD_NAME, Old, forget
+from fabled.prune.notes import read_note
 from fabled.prune.orders import Replaced, hash_of
 from fabled.system.opened import TEMP_PREFIX
 
@@ -95,6 +96,7 @@ class Door:
                 self._write_note(shot, label, order, image)
                 order.examine(new)
                 order.before(new)
+                self._supersede(shot.path, label)
                 step = self._through if leases else self._without_leases
                 passed = step(live, shot, order, new, note)
         except FabledError:
@@ -194,6 +196,20 @@ class Door:
         self._files.write_private(note, json.dumps(facts).encode())
         return note
 
+    def _supersede(self, path: str, label: str) -> None:
+        """Let older notes about this file say that another replacement follows theirs.
+
+        What follows their image in the live file may be pruned by it: after a crash, only how
+        far their old file was carried over counts.
+        """
+        for entry in self._files.scan(self._pending):
+            if entry.name == f"{label}.json" or not entry.name.endswith(".json"):
+                continue
+            note = read_note(self._files, entry.path)
+            if note is not None and note["path"] == path and not note.get("superseded"):
+                data = json.dumps({**note, "superseded": True}).encode()
+                self._files.write_private(entry.path, data)
+
     # --- with leases ---
 
     def _through(
@@ -212,7 +228,7 @@ class Door:
             if collecting:
                 gc.enable()
         closed = self._system.clock.monotonic_s() - began
-        carried = carrying.ledger(_lines(tail)) + carrying.ledger(_lines(late))
+        carried = carrying.ledger(_lines(tail + late))
         done = Replaced(len(tail), len(late), closed, held=not empty)
         return _Passed(done, end, carried, leases=True, stranger=stranger, fault=fault)
 

@@ -11,6 +11,7 @@ from fabled.transcript.envelope import Message
 from fabled.transcript.reader import Found, Reader
 from fabled.transcript.records import understand
 from fabled.transcript.tolerant import decode_as
+from fabled.transcript.veil import Veil
 
 if TYPE_CHECKING:
     from fabled.prune.values import Source
@@ -148,4 +149,4 @@ def _prompt(found: Found, key: bytes) -> bool:
         return False
     if b'"tool_result"' in (found.raw or b""):  # most user records: spares decoding them
         return False
-    return understand(envelope, found.offset, key).node.is_prompt
+    return understand(envelope, found.offset, Veil(key, redact=False)).node.is_prompt

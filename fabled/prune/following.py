@@ -47,6 +47,8 @@ class Old:
         original: Opens what the old file was, out of the Vault.
         carried: Lines carried over so far.
         held: Somebody has it open for writing.
+        fresh: It lost its name just now: somebody may be about to open it who looked the
+            name up before. Else a lease is proof enough.
     """
 
     file: LiveFile
@@ -58,6 +60,7 @@ class Old:
     original: Callable[[], OpenFile]
     carried: Ledger
     held: bool = True
+    fresh: bool = True
     extra: str = ""
     until_s: float = 0.0
     blind_until_s: float = 0.0
@@ -92,7 +95,8 @@ class Follower:
     def add(self, old: Old) -> Looked:
         """Follow an old file; it is ours now, with its note and second name."""
         now = self._system.clock.monotonic_s()
-        old.until_s, old.blind_until_s = now + FOLLOW_S, now + BLIND_S
+        old.until_s = now + FOLLOW_S if old.fresh or not old.leases else now
+        old.blind_until_s = now + BLIND_S
         with self._lock:
             self._olds.append(old)
             faults: tuple[FabledError, ...] = ()

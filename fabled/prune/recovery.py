@@ -8,13 +8,13 @@ and the old file is followed on: whoever had it open may still have.
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, FabledError, NotFound
 from fabled.map.reconcile import deleted
 from fabled.prune import carrying
 from fabled.prune.following import OLD_NAME, Old, forget
+from fabled.prune.notes import read_note
 from fabled.system.opened import TEMP_PREFIX
 from fabled.vault.hashing import sha256_of
 from fabled.vault.values import Origin
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fabled.system import Files, LiveFile, OpenFile, System
     from fabled.vault.store import Vault
     from fabled.vault.values import Generation
-
-LIMIT = 65536
 
 
 class Recovered(NamedTuple):
@@ -72,7 +70,7 @@ def recover(
         if entry.name.startswith(TEMP_PREFIX):
             system.files.remove(entry.path)
         elif entry.name.endswith(".json"):
-            note = _read(system.files, entry.path)
+            note = read_note(system.files, entry.path)
             if note is None:
                 system.files.remove(entry.path)
                 continue
@@ -129,21 +127,6 @@ def _begins_with_the_old(live: OpenFile, lineage: Sequence[Generation], number: 
     return found.size == old.end and found.sha256 == old.card.image_sha256
 
 
-def _read(files: Files, path: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(files.read_small(path, LIMIT) or b"null")
-    except ValueError:
-        return None
-    good = isinstance(value, dict) and all(
-        isinstance(value.get(key), str) for key in ("path", "temp", "label")
-    )
-    return value if good and all(_is_size(value.get(key)) for key in ("size", "length")) else None
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 class _Second(NamedTuple):
     """The second name of an old file, and how far that was carried over."""
 
@@ -182,7 +165,7 @@ class _Interrupted:
             self._files.remove(self._temp)
         # Somebody's own file may have had the name in the moment when it changed hands.
         extra = self._temp if strange else ""
-        in_place = self._is_new(self._path)
+        in_place = not self._note.get("superseded") and self._is_new(self._path)
         carried = self._follow(follower, second, original, extra, in_place=in_place)
         return self._result(True if in_place else None, carried)
 
@@ -247,12 +230,21 @@ class _Interrupted:
         def source() -> OpenFile:
             return original(self._note)
 
-        old = Old(file, self._path, self._note_path, start, end, leases, source, kept)
+        old = Old(file, self._path, self._note_path, start, end, leases, source, kept, fresh=False)
         looked = follower.add(old)
         if extra:
             other = self._files.open_live(extra)
             stranger = Old(
-                other, self._path, self._note_path, start, start, leases, source, kept, extra=extra
+                other,
+                self._path,
+                self._note_path,
+                start,
+                start,
+                leases,
+                source,
+                kept,
+                fresh=False,
+                extra=extra,
             )
             looked = follower.add(stranger)
         if looked.faults:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabled.transcript.sentinel import strip
+from fabled.transcript.sentinel import consulted, strip
 from fabled.transcript.shallow import Member, scan_array, scan_object
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ INPUT_OVER = 1000
 INPUT_HEAD = 300
 _COMMA = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 _SPAN = re.compile(
-    rb'<historical_context session=\\"[^"\\<>]*\\" arcs=\\"[^"\\<>]*\\" sig=\\"[0-9a-f]{32}\\">'
+    rb'<historical_context session=\\"[^"\\<>]*\\" arcs=\\"[^"\\<>]*\\" sig=\\"[0-9a-f]{32}\\"'
+    rb'(?: marks=\\"[0-9a-f.]*\\")?>'
 )
 _CLOSE = b"</historical_context>"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -253,7 +254,7 @@ def _spans(raw: bytes, start: int, end: int, key: bytes) -> Iterator[tuple[int, 
         stripped = strip(decoded(b'"' + piece + b'"'), key)
         if stripped.text == "":
             done = stop
-            yield opening.start(), stop, f'<consulted_arcs refs="{" ".join(stripped.arcs)}"/>'
+            yield opening.start(), stop, consulted(stripped.arcs)
 
 
 def _recalled(raw: bytes, start: int, end: int, key: bytes) -> Iterator[Splice]:

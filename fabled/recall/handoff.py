@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from fabled.map import queries
 from fabled.recall.dates import iso
 from fabled.recall.verbatim import envelope, read
-from fabled.transcript.envelope import Block, Message
+from fabled.transcript.sentences import decisions
 from fabled.transcript.sentinel import neutral
 from fabled.transcript.text import PROMPT, REPLY, heading, spoken
-from fabled.transcript.tolerant import decode_as, decode_list
+from fabled.transcript.touched import blocks, calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,19 +24,14 @@ if TYPE_CHECKING:
     from fabled.map.sessions import SessionRow
     from fabled.model import Pointer
     from fabled.system import Opener
+    from fabled.transcript.envelope import Block
+    from fabled.transcript.touched import Todo
+    from fabled.transcript.veil import Veil
 
 LAST_EACH_WAY = 3
 LONG = 1500
 MOST_FILES, MOST_DECISIONS, MOST_PROMPTS = 40, 12, 12
 LONG_RECORD = 4 << 20
-_PATH_KEYS = ("file_path", "notebook_path", "path")
-_WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
-_DECIDED = re.compile(
-    r"\b(?:decided|decision|we(?:'ll| will) (?:use|go with|keep)|instead of|chose|rather than|"
-    r"switch(?:ed|ing)? to|settled on|agreed)\b",
-    re.IGNORECASE,
-)
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _MORE = """## To recall more
 
     fablectl session {session}
@@ -53,33 +46,21 @@ class _Said(NamedTuple):
     text: str
 
 
-class _Tool(msgspec.Struct, gc=False):
-    file_path: str | None = None
-    notebook_path: str | None = None
-    path: str | None = None
-    todos: msgspec.Raw = msgspec.Raw()
-
-
-class _Todo(msgspec.Struct, gc=False):
-    content: str | None = None
-    status: str | None = None
-
-
 class _Seen(NamedTuple):
     said: list[_Said]
     files: dict[str, bool]
-    todos: list[_Todo]
+    todos: list[Todo]
     calls: dict[str, str]
 
 
-def handoff(snapshot: Snapshot, disk: Opener, row: SessionRow) -> str:
+def handoff(snapshot: Snapshot, disk: Opener, row: SessionRow, veil: Veil) -> str:
     """The hand-over. Cost: reads the session's main records once.
 
     Raises:
         StaleIndex: A file changed under a pointer.
         AccessDenied: A file cannot be read.
     """
-    seen = _look(disk, queries.session_records(snapshot, row.id))
+    seen = _look(disk, queries.session_records(snapshot, row.id), veil)
     parts = [
         f"# Hand-over: {_inline(row.title or 'Untitled session')}",
         _facts(row),
@@ -100,7 +81,7 @@ def _facts(row: SessionRow) -> str:
     )
 
 
-def _look(disk: Opener, pointers: Iterable[Pointer]) -> _Seen:
+def _look(disk: Opener, pointers: Iterable[Pointer], veil: Veil) -> _Seen:
     seen = _Seen([], {}, [], {})
     for pointer in pointers:
         if pointer.side or pointer.length > LONG_RECORD or pointer.role not in _ROLES:
@@ -108,31 +89,24 @@ def _look(disk: Opener, pointers: Iterable[Pointer]) -> _Seen:
         record = envelope(read(disk, pointer))
         for part in spoken(record).parts:
             if part.kind in {PROMPT, REPLY} and part.text.strip():
-                seen.said.append(_Said(pointer, part.kind, part.text))
-        message = decode_as(record.message, Message)
-        for block in decode_list(message.content, Block) or [] if message else []:
-            _take(seen, block)
+                seen.said.append(_Said(pointer, part.kind, veil.text(part.text)))
+        _take(seen, blocks(record))
     return seen
 
 
 _ROLES = frozenset({"user", "assistant", "tool"})
 
 
-def _take(seen: _Seen, block: Block) -> None:
-    if block.type == "tool_result":
-        seen.calls.pop(block.tool_use_id or "", None)
-    elif block.type == "tool_use":
-        name = block.name or "?"
-        seen.calls[block.id or ""] = name
-        tool = decode_as(block.input, _Tool)
-        if tool is None:
-            return
-        for key in _PATH_KEYS:
-            path = getattr(tool, key)
-            if path and name not in {"Glob", "Grep", "LS"}:
-                seen.files[path] = seen.files.get(path, False) or name in _WRITES
-        if name == "TodoWrite":
-            seen.todos[:] = decode_list(tool.todos, _Todo) or []
+def _take(seen: _Seen, found: list[Block]) -> None:
+    for block in found:
+        if block.type == "tool_result":
+            seen.calls.pop(block.tool_use_id or "", None)
+    for call in calls(found):
+        seen.calls[call.id] = call.name
+        for path, wrote in call.touched:
+            seen.files[path] = seen.files.get(path, False) or wrote
+        if call.todos is not None:
+            seen.todos[:] = call.todos
 
 
 def _messages(seen: _Seen) -> list[str]:
@@ -175,9 +149,7 @@ def _decisions(seen: _Seen) -> list[str]:
         if one.kind != REPLY:
             continue
         found += [
-            f"- {_inline(sentence)} (`{one.pointer.name}`)"
-            for sentence in _SENTENCE.findall(one.text)
-            if _DECIDED.search(sentence) and 20 < len(sentence) < 400
+            f"- {_inline(sentence)} (`{one.pointer.name}`)" for sentence in decisions(one.text)
         ]
     if not found:
         return []

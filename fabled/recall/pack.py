@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fabled.map.db import Snapshot
     from fabled.model import Filter
     from fabled.system import Opener
+    from fabled.transcript.veil import Veil
 
 MOST_THREADS = 8
 LEAST_TOKENS = 300
@@ -30,13 +31,13 @@ class Packed(NamedTuple):
 
 
 def pack(
-    snapshot: Snapshot, disk: Opener, text: str, wanted: Filter, budget: int, key: bytes
+    snapshot: Snapshot, disk: Opener, text: str, wanted: Filter, budget: int, veil: Veil
 ) -> Packed:
     """The best threads in the order of their rank; each may take half of what is left.
 
     A thread whose file changed under the Map is left out and named in `stale`.
     """
-    found = search(snapshot, disk, Request(text, wanted, limit=MOST_THREADS))
+    found = search(snapshot, disk, Request(text, wanted, limit=MOST_THREADS), veil)
     stale = set(found.stale)
     left = budget - _WRAPPER_TOKENS
     texts: list[str] = []
@@ -48,7 +49,7 @@ def pack(
         try:
             pointers = find(snapshot, result["thread"])
             space = Room.of(share, 0)._replace(most=share * CHARS_PER_TOKEN)
-            rendered = rendered_thread(disk, pointers, result, space, key)
+            rendered = rendered_thread(disk, pointers, result, space, veil)
         except StaleIndex as fault:
             stale.add(fault.path)
             continue
@@ -61,7 +62,7 @@ def pack(
     body = "\n\n---\n\n".join(texts)
     sessions = dict.fromkeys(str(item["session"]) for item in shown)
     arcs = [item["thread"] for item in shown]
-    whole = wrap(body, " ".join(sessions), arcs, key) if shown else ""
+    whole = wrap(body, " ".join(sessions), arcs, veil.key) if shown else ""
     reply = {
         "query": text,
         "text": whole,

@@ -8,27 +8,25 @@ was a syntax error; joined by AND 0.4 % were answered; this way 91.5 %.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.transcript.identity import clean
-from fabled.transcript.words import CJK_RUN, WORD, humps
+from fabled.transcript.terms import CONCEPT, OPERATIVE, TARGET
+from fabled.transcript.verbs import FORMS
+from fabled.transcript.words import CJK_RUN, STOP, WORD, humps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_TERMS = 64
 """Terms of one question that are looked up; later ones are ignored, and the answer says so."""
 
+MAX_NAMED = 16
+"""Words of a question that are looked up as terms of threads."""
+
 LONGEST_TERM = 400
 """Characters of one term."""
 
-_STOP_WORDS = """
-a about above after again all also am an and any are as at be because been before being
-below between both but by can could did do does doing don done down during each few for from
-further get got had has have having he her here hers him his how i if in into is it its
-itself just kind like many me might more most much my no nor not now of off on once one only
-or other our ours out over own s same she should so some such t than that the their theirs
-them then there these they this those through to too under until up us very was we were what
-when where which while who whom why will with would you your yours ll re ve d m
-"""
-STOP = frozenset(_STOP_WORDS.split())
 _TRIM = ".,;:!?()[]{}'\"`\u2018\u2019\u201c\u201d\u3002\uff0c"
 _POSSESSIVE = re.compile(r"(?:'|\u2019)s$")
 _IDENTIFIER = re.compile(r"[_/\\.:@#-]\w|[a-z][A-Z]|[A-Z]{2}[a-z]|\d")
@@ -44,11 +42,13 @@ class Question(NamedTuple):
         match: The FTS5 expression; None when there is nothing to look up.
         words: The words to show in snippets, lower case, longest first.
         cut: Some of the question was left out because it is too long.
+        terms: (kind, term) pairs that the question names: what a thread may be about.
     """
 
     match: str | None
     words: tuple[str, ...]
     cut: bool
+    terms: tuple[tuple[str, str], ...] = ()
 
 
 def understand(text: str) -> Question:
@@ -65,7 +65,22 @@ def understand(text: str) -> Question:
     match = " OR ".join(_quote(term) for term in terms[:MAX_TERMS]) or None
     words = {word for term in terms for word in _PLAIN.findall(term.lower())}
     shown = tuple(sorted(words, key=lambda word: (-len(word), word)))
-    return Question(match, shown, len(terms) > MAX_TERMS or len(kept) > MAX_TERMS * 2)
+    cut = len(terms) > MAX_TERMS or len(kept) > MAX_TERMS * 2
+    return Question(match, shown, cut, tuple(dict.fromkeys(_named(kept[:MAX_NAMED]))))
+
+
+def _named(chunks: list[str]) -> Iterator[tuple[str, str]]:
+    """The terms that a question may stand for: verbs by their stem, identifiers, phrases."""
+    words = [word for chunk in chunks for word in _PLAIN.findall(chunk.lower())]
+    for word in words:
+        if word in FORMS:
+            yield OPERATIVE, FORMS[word]
+    for chunk in chunks:
+        if len(chunk) > 2:
+            yield TARGET, chunk
+    for size in (1, 2, 3):
+        for at in range(len(words) - size + 1):
+            yield CONCEPT, " ".join(words[at : at + size])
 
 
 def _chunks(text: str) -> list[str]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.recall.conversation import BRANCH, SIDECHAIN, Turn
 from fabled.recall.dates import iso
-from fabled.transcript.sentinel import neutral, strip
+from fabled.transcript.sentinel import neutral
 from fabled.transcript.text import PROMPT, REPLY, RESULT, THINKING, TOOL, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from fabled.transcript.veil import Veil
 
 CHARS_PER_TOKEN = 4
 OVERRUN = 1.5
@@ -72,16 +74,16 @@ class Room(NamedTuple):
         return cls(max(0, whole - taken), max(0, int(whole * OVERRUN) - taken))
 
 
-def render(turns: list[Turn], key: str, space: Room, sentinel_key: bytes) -> Rendered:
+def render(turns: list[Turn], key: str, space: Room, veil: Veil) -> Rendered:
     """The turns as text that fits its room.
 
     Args:
         turns: In the order to show.
         key: The thread's key, named where whole turns are left out.
         space: The room.
-        sentinel_key: Signed spans of earlier recalls are shown as a stub.
+        veil: What is not shown: earlier recalls stand as a stub, secrets not at all.
     """
-    lines = [line for turn in turns for line in _lines(turn, sentinel_key)]
+    lines = [line for turn in turns for line in _lines(turn, veil)]
     room, most = space
     limits = _limits(lines, room)
     pieces = [_cut(line, limits) for line in lines]
@@ -99,7 +101,7 @@ def render(turns: list[Turn], key: str, space: Room, sentinel_key: bytes) -> Ren
     return Rendered(text, cut or dropped > 0, names)
 
 
-def _lines(turn: Turn, sentinel_key: bytes) -> Iterable[_Line]:
+def _lines(turn: Turn, veil: Veil) -> Iterable[_Line]:
     name = turn.pointer.name
     if turn.parts is None:
         yield _Line(_head(turn, "record"), RESULT, f"[{turn.pointer.length} bytes]", name)
@@ -107,7 +109,7 @@ def _lines(turn: Turn, sentinel_key: bytes) -> Iterable[_Line]:
     last = ""
     for part in turn.parts:
         head = _head(turn, _label(turn, part))
-        text = neutral(strip(part.text, sentinel_key, stub=True).text).strip("\n")
+        text = neutral(veil.text(part.text)).strip("\n")
         yield _Line("" if head == last else head, part.kind, text, name)
         last = head
 

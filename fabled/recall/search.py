@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabled.errors import AccessDenied, GenerationDamaged, StaleIndex
 from fabled.map import queries
+from fabled.map.cards import load, matching
 from fabled.map.db import Interrupted
 from fabled.map.search import hits, newest
+from fabled.map.vocabulary import Facet, bonus
 from fabled.model import Filter, Hit, Pointer, Scope
+from fabled.recall.cards import card_json
 from fabled.recall.dates import iso
 from fabled.recall.question import Question, understand
 from fabled.recall.snippets import snippet
@@ -20,10 +23,15 @@ if TYPE_CHECKING:
 
     from fabled.map.db import Snapshot
     from fabled.system import Opener
+    from fabled.transcript.veil import Veil
 
 RECORDS_SHOWN = 3
 """Records shown with a thread or a session."""
 
+FUSED = 300
+"""Threads, the best by their words, whose cards and terms are looked at."""
+
+CARD_WEIGHT, TERM_WEIGHT = 0.05, 0.05
 _DECAY = 8
 _SECOND_CHANCE_S = 0.5
 
@@ -60,7 +68,7 @@ class Answer(NamedTuple):
     stale: tuple[str, ...]
 
 
-def search(snapshot: Snapshot, disk: Opener, request: Request) -> Answer:
+def search(snapshot: Snapshot, disk: Opener, request: Request, veil: Veil) -> Answer:
     """The best threads, sessions or records for a question.
 
     Text that matches nothing gives no results; there is no text that gives an error.
@@ -69,10 +77,10 @@ def search(snapshot: Snapshot, disk: Opener, request: Request) -> Answer:
     if question.match is None:
         return Answer([], question.cut, ())
     found, late = _matches(snapshot, question.match, request.wanted)
-    groups = _rank(snapshot, found, request)[: request.limit]
-    stale: set[str] = set()
-    results = [_describe(snapshot, disk, group, request, question, stale) for group in groups]
-    return Answer(results, late or question.cut, tuple(sorted(stale)))
+    groups = _rank(snapshot, found, request, question)[: request.limit]
+    teller = _Teller(snapshot, disk, request, question, veil)
+    results = [teller.describe(group) for group in groups]
+    return Answer(results, late or question.cut, tuple(sorted(teller.stale)))
 
 
 def _matches(snapshot: Snapshot, match: str, wanted: Filter) -> tuple[list[Hit], bool]:
@@ -86,7 +94,9 @@ def _matches(snapshot: Snapshot, match: str, wanted: Filter) -> tuple[list[Hit],
         return [], True
 
 
-def _rank(snapshot: Snapshot, found: list[Hit], request: Request) -> list[Group]:
+def _rank(
+    snapshot: Snapshot, found: list[Hit], request: Request, question: Question
+) -> list[Group]:
     by_group: dict[tuple[str, int], list[Hit]] = {}
     for hit in found:
         by_group.setdefault(_group_key(hit, request.level), []).append(hit)
@@ -99,7 +109,34 @@ def _rank(snapshot: Snapshot, found: list[Hit], request: Request) -> list[Group]
     ]
     if request.sort == "recent":
         return sorted(groups, key=lambda g: (-g.last_ms, -g.score, g.name))
+    groups.sort(key=lambda g: (-g.score, -g.last_ms, g.name))
+    if request.level != "record":
+        groups = _fused(snapshot, groups, question)
     return sorted(groups, key=lambda g: (-g.score, -g.last_ms, g.name))
+
+
+def _fused(snapshot: Snapshot, groups: list[Group], question: Question) -> list[Group]:
+    """Add what cards and terms say to what the words say; they never take anything out.
+
+    Each list counts by its share of its own best score: the words whole, the others little.
+    """
+    best = groups[0].score if groups else 0.0
+    if best <= 0:
+        return groups
+    threads = list({hit.thread for group in groups[:FUSED] for hit in group.hits if hit.thread})
+    threads = threads[:FUSED]
+    wanted = [Facet(kind, text) for kind, text in question.terms]
+    lists = [(CARD_WEIGHT, matching(snapshot, question.match or "", threads))]
+    lists.append((TERM_WEIGHT, bonus(snapshot, wanted, threads)))
+    fused: list[Group] = []
+    for group in groups:
+        score = group.score / best
+        for weight, found in lists:
+            most = max(found.values(), default=0.0)
+            mine = max((found.get(hit.thread or 0, 0.0) for hit in group.hits), default=0.0)
+            score += weight * mine / most if most > 0 else 0.0
+        fused.append(group._replace(score=score))
+    return fused
 
 
 def _group_key(hit: Hit, level: str) -> tuple[str, int]:
@@ -116,35 +153,53 @@ def _score(group: Iterable[Hit]) -> float:
     return sum((score * 0.5**at for at, score in enumerate(scores)), 0.0)
 
 
-def _describe(
-    snapshot: Snapshot,
-    disk: Opener,
-    group: Group,
-    request: Request,
-    question: Question,
-    stale: set[str],
-) -> dict[str, Any]:
-    shown = group.hits[: 1 if request.level == "record" else RECORDS_SHOWN]
-    found = queries.pointers(snapshot, [hit.record for hit in shown])
-    best = found[shown[0].record]
-    session = request.wanted.session
-    if session is None and request.level == "session":
-        session = best.session
-    described = thread_facts(snapshot, best, session)
-    return {
-        **described,
-        "score": round(group.score, 6),
-        "records": [
-            {
-                "uuid": found[hit.record].name,
-                "role": found[hit.record].role,
-                "ts": iso(hit.ts_ms),
-                "snippet": _snippet(disk, found[hit.record], question, stale),
-            }
-            for hit in shown
-        ],
-        "card": None,
-    }
+class _Teller:
+    """Describes results; remembers the files that were not what the Map says."""
+
+    def __init__(
+        self, snapshot: Snapshot, disk: Opener, request: Request, question: Question, veil: Veil
+    ) -> None:
+        self._snapshot = snapshot
+        self._disk = disk
+        self._request = request
+        self._question = question
+        self._veil = veil
+        self.stale: set[str] = set()
+
+    def describe(self, group: Group) -> dict[str, Any]:
+        """One result as the socket gives it."""
+        request = self._request
+        shown = group.hits[: 1 if request.level == "record" else RECORDS_SHOWN]
+        found = queries.pointers(self._snapshot, [hit.record for hit in shown])
+        best = found[shown[0].record]
+        session = request.wanted.session
+        if session is None and request.level == "session":
+            session = best.session
+        return {
+            **thread_facts(self._snapshot, best, session),
+            "score": round(group.score, 6),
+            "records": [self._record(found[hit.record]) for hit in shown],
+            "card": None if best.thread is None else card_json(load(self._snapshot, best.thread)),
+        }
+
+    def _record(self, pointer: Pointer) -> dict[str, Any]:
+        return {
+            "uuid": pointer.name,
+            "role": pointer.role,
+            "ts": iso(pointer.ts_ms),
+            "snippet": self._snippet(pointer),
+        }
+
+    def _snippet(self, pointer: Pointer) -> str | None:
+        try:
+            data = read(self._disk, pointer)
+        except StaleIndex as fault:
+            self.stale.add(fault.path)
+            return None  # no words are better than wrong ones
+        except (AccessDenied, GenerationDamaged):
+            return None
+        said = searchable(spoken(envelope(data)).parts, self._veil)
+        return snippet(said.text, self._question.words)
 
 
 def thread_facts(snapshot: Snapshot, best: Pointer, session: int | None = None) -> dict[str, Any]:
@@ -164,17 +219,6 @@ def thread_facts(snapshot: Snapshot, best: Pointer, session: int | None = None) 
         "est_tokens": span.tokens if span else best.tokens,
         "vanished": about is not None and not about.live,
     }
-
-
-def _snippet(disk: Opener, pointer: Pointer, question: Question, stale: set[str]) -> str | None:
-    try:
-        data = read(disk, pointer)
-    except StaleIndex as fault:
-        stale.add(fault.path)
-        return None  # no words are better than wrong ones
-    except (AccessDenied, GenerationDamaged):
-        return None
-    return snippet(searchable(spoken(envelope(data)).parts), question.words)
 
 
 def scope_json(scope: Scope) -> dict[str, Any]:

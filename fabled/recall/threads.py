@@ -11,6 +11,7 @@ from fabled.recall.render import Rendered, Room, render
 from fabled.recall.search import thread_facts
 from fabled.recall.verbatim import envelope, read, stream
 from fabled.transcript.identity import clean
+from fabled.transcript.records import TITLE_LOOK
 from fabled.transcript.sentinel import neutral, wrap
 from fabled.transcript.text import heading, spoken
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fabled.map.db import Snapshot
     from fabled.model import Pointer
     from fabled.system import Opener
+    from fabled.transcript.veil import Veil
 
 LONG_OPENING = 4 << 20
 
@@ -48,7 +50,7 @@ def find(snapshot: Snapshot, text: str) -> list[Pointer]:
 
 
 def show(
-    snapshot: Snapshot, disk: Opener, text: str, budget: int, key: bytes, *, sentinel: bool
+    snapshot: Snapshot, disk: Opener, text: str, budget: int, veil: Veil, *, sentinel: bool
 ) -> dict[str, Any]:
     """A thread as the socket gives it.
 
@@ -57,7 +59,7 @@ def show(
         disk: Where the transcripts are.
         text: What the user called the thread.
         budget: Tokens.
-        key: The home's sentinel key.
+        veil: What is not shown.
         sentinel: Wrap the text, so that it is not indexed again when a transcript quotes it.
 
     Raises:
@@ -69,9 +71,9 @@ def show(
     pointers = find(snapshot, text)
     facts = thread_facts(snapshot, pointers[0])
     session, arcs = facts["session"] or "", [facts["thread"]]
-    taken = len(wrap("", session, arcs, key)) if sentinel else 0
-    rendered = rendered_thread(disk, pointers, facts, Room.of(budget, taken), key)
-    body = wrap(rendered.text, session, arcs, key) if sentinel else rendered.text
+    taken = len(wrap("", session, arcs, veil.key)) if sentinel else 0
+    rendered = rendered_thread(disk, pointers, facts, Room.of(budget, taken), veil)
+    body = wrap(rendered.text, session, arcs, veil.key) if sentinel else rendered.text
     return {
         **facts,
         "budget": budget,
@@ -82,7 +84,7 @@ def show(
 
 
 def rendered_thread(
-    disk: Opener, pointers: list[Pointer], facts: dict[str, Any], space: Room, key: bytes
+    disk: Opener, pointers: list[Pointer], facts: dict[str, Any], space: Room, veil: Veil
 ) -> Rendered:
     """The text of a thread under a heading that says what it is, as far as there is room."""
     heading = (
@@ -95,7 +97,7 @@ def rendered_thread(
         heading = f"# thread {facts['thread']}"[: space.most]
     taken = len(heading) + 2
     left = Room(max(0, space.wanted - taken), max(0, space.most - taken))
-    rendered = render(turns(disk, pointers), facts["thread"], left, key)
+    rendered = render(turns(disk, pointers), facts["thread"], left, veil)
     return rendered._replace(text=f"{heading}\n\n{rendered.text}")
 
 
@@ -111,7 +113,7 @@ def raw(disk: Opener, pointers: list[Pointer]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def opening_line(snapshot: Snapshot, disk: Opener, thread: int) -> str | None:
+def opening_line(snapshot: Snapshot, disk: Opener, thread: int, veil: Veil) -> str | None:
     """The first words of what opened a thread; None where they cannot be read now."""
     pointer = queries.opening(snapshot, thread)
     if pointer is None or pointer.length > LONG_OPENING:
@@ -120,4 +122,5 @@ def opening_line(snapshot: Snapshot, disk: Opener, thread: int) -> str | None:
         said = spoken(envelope(read(disk, pointer)))
     except (StaleIndex, AccessDenied, GenerationDamaged):
         return None  # a heading is not worth an error; the thread itself will say so
-    return clean(heading(" ".join(part.text for part in said.parts if part.text))) or None
+    texts = [veil.look(part.text, TITLE_LOOK).text for part in said.parts if part.text]
+    return clean(heading(" ".join(texts))) or None

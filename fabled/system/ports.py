@@ -305,6 +305,14 @@ class Child(Protocol):
         """Close both pipes."""
 
 
+class Ran(NamedTuple):
+    """How a program ended: its status, None when the time was over, and what it said."""
+
+    status: int | None
+    out: bytes
+    err: bytes
+
+
 class Processes(Protocol):
     """Our own process and others."""
 
@@ -344,6 +352,16 @@ class Processes(Protocol):
 
     def alive(self, pid: int) -> bool:
         """Whether such a process runs; a zombie does not."""
+
+    def run(self, argv: Sequence[str], data: bytes, timeout_s: float) -> Ran:
+        """Run a program to its end: `data` on its stdin, a bounded stdout and stderr.
+
+        It gets our environment and, on time out, is ended with everything it started.
+
+        Raises:
+            NotFound: There is no such program.
+            AccessDenied: It may not be run.
+        """
 
     def spawn(
         self,

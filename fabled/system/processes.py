@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
 from fabled.system import leases
 from fabled.system.opened import refusals
+from fabled.system.ports import Ran
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,6 +45,14 @@ _REMOTE = (
     "lustre",
 )
 _ARENAS = 2
+RAN_LIMIT = 1 << 20
+"""Bytes of a program's output that are read."""
+
+
+def _end_group(pid: int) -> None:
+    """End a program that leads a group, and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 class SystemClock:
@@ -164,6 +175,26 @@ class PosixProcesses:
             return False
         except psutil.AccessDenied:
             return True
+
+    def run(self, argv: Sequence[str], data: bytes, timeout_s: float) -> Ran:
+        import subprocess
+
+        with refusals(argv[0]), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+            )
+            try:
+                process.communicate(data, timeout=timeout_s)
+                status: int | None = process.returncode
+            except subprocess.TimeoutExpired:
+                _end_group(process.pid)
+                process.communicate()
+                status = None
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read(RAN_LIMIT))
+        return Ran(status, *texts)
 
     def spawn(
         self,

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabled.transcript.identity import clean
-from fabled.transcript.sentinel import strip
 from fabled.transcript.text import PROMPT, RESULT, TOOL, Part, Spoken, heading, searchable, spoken
 from fabled.transcript.threads import Node
 from fabled.transcript.tolerant import decode_as
 
 if TYPE_CHECKING:
     from fabled.transcript.envelope import Envelope
+    from fabled.transcript.veil import Veil
 
 TITLE_ORDER = ("custom", "ai", "last_prompt", "summary", "first_prompt")
 """The client's own order of preference for the title of a session."""
+TITLE_LOOK = 4096
+"""Characters of a prompt that a title is made from."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIMIT_MS = 253_402_300_800_000  # the year 10000: later is damage, not a date
 _NOT_PROMPTS = (
@@ -40,7 +43,8 @@ class Record(msgspec.Struct, gc=False):
         role: user, assistant, tool (a tool's result), else the record's type.
         ts_ms: UTC epoch milliseconds, None without a readable time stamp.
         side: It is part of a subagent's conversation.
-        text: Searchable text; lone surrogates replaced, signed sentinel spans left out.
+        text: Searchable text; lone surrogates replaced, recalls and secrets left out.
+        arcs: Threads whose recalled text it holds.
         tokens: Estimate of what the whole record costs a model: four characters a token.
         title: (kind, text) when the record names its session.
         spawns: Agents this record started: `agent` ids, and `tool:` ids of agent calls.
@@ -55,6 +59,7 @@ class Record(msgspec.Struct, gc=False):
     agent: str | None
     cwd: str | None
     text: str
+    arcs: tuple[str, ...]
     tokens: int
     title: tuple[str, str] | None
     spawns: tuple[str, ...]
@@ -64,13 +69,13 @@ class _Result(msgspec.Struct, gc=False, rename="camel"):
     agent_id: str | None = None
 
 
-def understand(envelope: Envelope, offset: int, key: bytes) -> Record:
+def understand(envelope: Envelope, offset: int, veil: Veil) -> Record:
     """The record behind an envelope.
 
     Args:
         envelope: As the reader decoded it.
         offset: Where the record starts in its file.
-        key: The home's sentinel key: spans it signed are not indexed again.
+        veil: What is not indexed.
     """
     said = spoken(envelope)
     prompt = _is_prompt(envelope, said)
@@ -83,7 +88,7 @@ def understand(envelope: Envelope, offset: int, key: bytes) -> Record:
         is_prompt=prompt,
         lane=f"{envelope.is_sidechain is True}:{envelope.agent_id or ''}",
     )
-    text = strip(searchable(said.parts), key).text
+    seen = searchable(said.parts, veil)
     return Record(
         node=node,
         kind=_kind(envelope),
@@ -93,9 +98,10 @@ def understand(envelope: Envelope, offset: int, key: bytes) -> Record:
         session=envelope.session_id and clean(envelope.session_id),
         agent=envelope.agent_id,
         cwd=envelope.cwd and clean(envelope.cwd),
-        text=clean(text),
+        text=clean(seen.text),
+        arcs=tuple(clean(arc) for arc in seen.arcs),
         tokens=(said.chars + 3) // 4,
-        title=_title(envelope, said, prompt=prompt),
+        title=_title(envelope, said, veil, prompt=prompt),
         spawns=tuple(_spawns(envelope, said)),
     )
 
@@ -139,7 +145,12 @@ def _first_text(said: Spoken) -> str:
     return next((part.text for part in said.parts if part.kind == PROMPT), "")
 
 
-def _title(envelope: Envelope, said: Spoken, *, prompt: bool) -> tuple[str, str] | None:
+def title_of(envelope: Envelope, said: Spoken, veil: Veil) -> tuple[str, str] | None:
+    """(kind, text) when a record gives its session a title; see `TITLE_ORDER`."""
+    return _title(envelope, said, veil, prompt=_is_prompt(envelope, said))
+
+
+def _title(envelope: Envelope, said: Spoken, veil: Veil, *, prompt: bool) -> tuple[str, str] | None:
     named = {
         "custom-title": ("custom", envelope.custom_title),
         "ai-title": ("ai", envelope.ai_title),
@@ -150,7 +161,7 @@ def _title(envelope: Envelope, said: Spoken, *, prompt: bool) -> tuple[str, str]
         named = ("first_prompt", _first_text(said))
     if named is None or not named[1]:
         return None
-    line = heading(clean(named[1]))
+    line = heading(clean(veil.look(named[1], TITLE_LOOK).text))
     return (named[0], line) if line else None
 
 

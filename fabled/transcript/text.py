@@ -13,9 +13,12 @@ import msgspec
 
 from fabled.transcript.envelope import Block, Envelope, Message
 from fabled.transcript.tolerant import decode_as, decode_list, decode_text
+from fabled.transcript.veil import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from fabled.transcript.veil import Veil
 
 RESULT_HEAD = 4096
 """Characters of one tool result that are searchable; `block` shows them all."""
@@ -38,6 +41,9 @@ PROMPT, REPLY, THINKING, TOOL, RESULT, NOTE = (
     "result",
     "note",
 )
+
+
+_LIMITS = {RESULT: RESULT_HEAD, TOOL: INPUT_HEAD}
 
 
 class Part(NamedTuple):
@@ -167,11 +173,13 @@ def heading(text: str) -> str:
     return " ".join(text[: HEADING_CHARS * 10].split())[:HEADING_CHARS]
 
 
-def searchable(parts: list[Part]) -> str:
-    """The parts as one text for the index: results by their head, base64 left out."""
-    pieces = []
-    for part in parts:
-        limit = RESULT_HEAD if part.kind == RESULT else INPUT_HEAD if part.kind == TOOL else None
-        pieces.append(part.text[:limit])
-    text = "\n".join(pieces)
-    return _BASE64.sub(" ", text) if len(text) > 200 else text
+def searchable(parts: list[Part], veil: Veil) -> Seen:
+    """The parts as one text for the index: results by their head, base64 left out.
+
+    Returns:
+        The text, and the arcs that recalls in the parts cited.
+    """
+    pieces = [veil.look(part.text, _LIMITS.get(part.kind)) for part in parts]
+    text = "\n".join(piece.text for piece in pieces)
+    arcs = tuple(dict.fromkeys(arc for piece in pieces for arc in piece.arcs))
+    return Seen(_BASE64.sub(" ", text) if len(text) > 200 else text, arcs)

@@ -19,6 +19,18 @@ WORD = re.compile(r"[A-Za-z0-9_]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
+_STOP_WORDS = """
+a about above after again all also am an and any are as at be because been before being
+below between both but by can could did do does doing don done down during each few for from
+further get got had has have having he her here hers him his how i if in into is it its
+itself just kind like many me might more most much my no nor not now of off on once one only
+or other our ours out over own s same she should so some such t than that the their theirs
+them then there these they this those through to too under until up us very was we were what
+when where which while who whom why will with would you your yours ll re ve d m
+"""
+STOP = frozenset(_STOP_WORDS.split())
+
+
 @lru_cache(maxsize=8192)
 def humps(word: str) -> tuple[str, ...]:
     """The lower-case parts of one identifier: `parseHTMLFile` -> parse, html, file."""

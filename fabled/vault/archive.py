@@ -56,12 +56,14 @@ class Unit(NamedTuple):
         return max(file.stat.mtime_ns for file in self.files)
 
 
-def units(files: Files, root: str) -> Iterator[Unit]:
-    """Every session below a root. Folders that cannot be listed are left out.
+def units(files: Files, root: str, project: str | None = None) -> Iterator[Unit]:
+    """Every session below a root, or in one project folder of it.
+
+    Folders that cannot be listed are left out.
 
     Cost: a listing a folder, a stat a file.
     """
-    for folder in _scan(files, root, "dir"):
+    for folder in _scan(files, root, "dir", project):
         names: dict[str, list[str]] = {}
         for path, kind in folder[1]:
             if kind == "file" and path.endswith(SUFFIX):
@@ -74,8 +76,11 @@ def units(files: Files, root: str) -> Iterator[Unit]:
                 yield Unit(root, folder[0], stem.rpartition("/")[2], found)
 
 
-def _scan(files: Files, root: str, kind: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    for entry in _entries(files, root):
+def _scan(
+    files: Files, root: str, kind: str, project: str | None
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    entries = _entries(files, root) if project is None else [(f"{root}/{project}", kind)]
+    for entry in entries:
         if entry[1] == kind:
             yield entry[0].rpartition("/")[2], _entries(files, entry[0])
 

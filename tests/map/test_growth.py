@@ -12,17 +12,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from fabled.system import real
+from fabled.transcript.sentinel import wrap
 from fabled.vault.store import Vault
 from fabled.vault.values import Origin, Receipt
-from tests.support.dump import dump
-from tests.support.maps import Library
+from tests.support.dump import dump, studied
+from tests.support.maps import KEY, Library
 from tests.support.transcripts import line, prompt, record, reply, tool_call, tool_result, uid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = [f"r{number}" for number in range(8)]
-WORDS = ["alpha", "beta gamma", "delta \u4e2d\u6587 epsilon", "parse_config fooBar", "x" * 300]
+RECALL = wrap("words of old " * 5, "s9", ["u:cited"], KEY)
+WORDS = [
+    "alpha",
+    "fix beta gamma in src/beta.py",
+    RECALL,
+    f"so {RECALL} refactor it",
+    "delta \u4e2d\u6587 epsilon",
+    "parse_config fooBar",
+    "x" * 300,
+]
 FILES = [
     "-a/s1.jsonl",
     "-a/s2.jsonl",
@@ -155,6 +165,12 @@ class Growth(RuleBasedStateMachine):
     def reconcile(self):
         self.library.reconcile()
 
+    @precondition(lambda self: hasattr(self, "library"))
+    @rule()
+    def study(self):
+        self.library.reconcile()
+        self.library.study()
+
     def teardown(self):
         if not hasattr(self, "library"):
             return
@@ -164,8 +180,10 @@ class Growth(RuleBasedStateMachine):
         vault = Vault(old._files, old._clock, old.root, "zstd")
         with Library(self.folder / "scratch", self.root, vault) as fresh:
             fresh.reconcile()
-            expected = dump(fresh.snapshots)
-        found = dump(self.library.snapshots)
+            fresh.study()
+            expected = {**dump(fresh.snapshots), **studied(fresh.snapshots)}
+        self.library.study()
+        found = {**dump(self.library.snapshots), **studied(self.library.snapshots)}
         self.library.close()
         shutil.rmtree(self.folder)
         for table, rows in expected.items():
@@ -174,7 +192,10 @@ class Growth(RuleBasedStateMachine):
 
 @pytest.mark.timeout(300)
 def test_map_grown_in_any_way_equals_map_built_from_scratch(tmp_path):
-    """Appended, torn, rewritten, replaced, renamed, copied, deleted: the same Map in the end."""
+    """Appended, torn, rewritten, replaced, renamed, copied, deleted: the same Map in the end.
+
+    Terms, their counts, citations and cards included.
+    """
     Growth.scratch = tmp_path
     case = Growth.TestCase
     case.settings = settings(

@@ -467,6 +467,22 @@ def test_note_that_cannot_be_finished_keeps_no_other_waiting(scene):
     assert any(gone.rpartition("/")[0] in one for one in scene.bench.leftovers())
 
 
+def test_older_note_of_a_file_that_was_pruned_again_brings_nothing_back(scene):
+    """A late line that a second prune took out is not carried over once more."""
+    blob = line({"type": "api-request-blob", "id": "y" * 500})
+    scene.waiter(writes(blob))
+    scene.bench.prune()
+    assert blob in scene.bench.live()
+    scene.bench.append(MAIN, LATE)
+    scene.bench.prune(now_ms=2)
+    pruned = scene.bench.live()
+    assert blob not in pruned
+    scene.killed()
+    scene.bench.put_right()
+    assert scene.bench.live() == pruned
+    assert scene.bench.leftovers() == []
+
+
 def test_projects_folder_out_of_sight_at_the_start_is_waited_for(scene):
     """Not mounted yet: the note stays, the prune counts as done, nothing is lost."""
     scene.waiter(writes(LATE, close=False))

@@ -14,6 +14,8 @@ from tests.realclient import clients
 
 HERE = Path(__file__).parent
 REALCLIENT = SHARED / "realclient"
+_NO_NAMESPACES = {"REALCLIENT_NO_NS": "1"}
+_LOOPBACK = ("unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 
 
 def cannot(version):
@@ -51,9 +53,12 @@ def compare(version, pairs, scratch):
 
 
 class RealClient:
-    """A client in namespaces of its own; its home lies in `root`, and can be seen from outside."""
+    """A client in namespaces of its own; its home lies in `root`, and can be seen from outside.
 
-    def __init__(self, version, root):
+    With `shared_paths` only its network is its own: paths mean the same inside and outside.
+    """
+
+    def __init__(self, version, root, *, shared_paths=False):
         self.root = Path(root)
         self.root.mkdir(parents=True)
         self.projects = self.root / "home" / ".claude" / "projects"
@@ -61,8 +66,8 @@ class RealClient:
         self.version = version
         with (self.root / "log").open("wb") as log:
             self._process: Any = subprocess.Popen(
-                _command("drive.py", version, self.root),
-                env=_environment(self.root / "scratch"),
+                [*(_LOOPBACK if shared_paths else ()), *_command("drive.py", version, self.root)],
+                env=_environment(self.root / "scratch") | (_NO_NAMESPACES if shared_paths else {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -16,6 +16,7 @@ from fabled.recall.pack import pack
 from fabled.recall.search import Request, search
 from fabled.recall.snippets import _densest, _places
 from fabled.recall.verbatim import read
+from fabled.transcript.veil import Veil
 from tests.support.maps import KEY, Library
 from tests.support.transcripts import line, prompt, record, reply, tool_call, tool_result, uid
 
@@ -54,13 +55,13 @@ def show(library, name, budget=8000, *, sentinel=False):
     """A thread's answer."""
     with library.snapshots.snapshot() as snapshot:
         files = library.system.files
-        return threads.show(snapshot, files, name, budget, KEY, sentinel=sentinel)
+        return threads.show(snapshot, files, name, budget, Veil(KEY), sentinel=sentinel)
 
 
 def ask(library, text, **more):
     """A search's results."""
     with library.snapshots.snapshot() as snapshot:
-        return search(snapshot, library.system.files, Request(text, **more)).results
+        return search(snapshot, library.system.files, Request(text, **more), Veil(KEY)).results
 
 
 def test_thread_shows_parallel_calls_and_labels_branches(library):
@@ -110,7 +111,9 @@ def test_changed_bytes_are_never_given(library, root):
         path.write_bytes(path.read_bytes().replace(b"compiles", b"COMPILES"))
         with pytest.raises(StaleIndex):
             read(library.system.files, pointer)
-        answer = search(snapshot, library.system.files, Request("compiles", level="record"))
+        answer = search(
+            snapshot, library.system.files, Request("compiles", level="record"), Veil(KEY)
+        )
         assert answer.stale == (str(path),)
         assert answer.results[0]["records"][0]["snippet"] is None
         path.unlink()
@@ -151,7 +154,7 @@ def test_recalled_text_is_not_found_again_where_it_is_pasted(library, root):
     """The inception guard: memory quoted in a transcript adds nothing to the index."""
     before = len(ask(library, "makefile", level="record"))
     with library.snapshots.snapshot() as snapshot:
-        packed = pack(snapshot, library.system.files, "makefile", Filter(), 2000, KEY).reply
+        packed = pack(snapshot, library.system.files, "makefile", Filter(), 2000, Veil(KEY)).reply
     assert "double rule" in packed["text"]
     with (root / "-p" / "s2.jsonl").open("wb") as handle:
         handle.write(prompt("x", text="please recall", session="s2"))

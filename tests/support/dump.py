@@ -28,11 +28,31 @@ _QUERIES = {
     ),
     # Every word of every record, by the place of its best copy: the index, without its row ids.
     "words": (
-        "SELECT f.path, r.off, v.term, v.col, v.offset FROM words v JOIN records r ON r.id = v.doc"
+        "SELECT f.path, r.off, v.term, v.col, v.offset FROM inst v JOIN records r ON r.id = v.doc"
         " JOIN files f ON f.id = r.file"
     ),
-    "words of nobody": ("SELECT count(*) FROM words v WHERE v.doc NOT IN (SELECT id FROM records)"),
+    "citations": "SELECT from_uuid, ref FROM citations",
+    "words of nobody": ("SELECT count(*) FROM inst v WHERE v.doc NOT IN (SELECT id FROM records)"),
 }
+
+_STUDIED = {
+    "terms": (
+        "SELECT h.key, w.kind, w.text, t.n FROM terms t JOIN words w ON w.id = t.word"
+        " JOIN threads h ON h.id = t.thread"
+    ),
+    "vocabulary": "SELECT kind, text, threads FROM words",
+    "cards": (
+        "SELECT h.key, k.title, k.type, k.topics, k.decisions, k.files, k.outcome, k.summary,"
+        " k.source, k.model, k.outdated FROM cards k JOIN threads h ON h.id = k.thread"
+    ),
+    "unstudied": "SELECT thread FROM unstudied",
+}
+
+
+def studied(snapshots):
+    """The same for what is derived from whole threads."""
+    with snapshots.snapshot() as snapshot:
+        return {name: _rows(snapshot, sql) for name, sql in _STUDIED.items()}
 
 
 def dump(snapshots):
@@ -41,10 +61,10 @@ def dump(snapshots):
         connection = snapshot._connection
         connection.execute("PRAGMA query_only = OFF")
         connection.execute(
-            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, fts, instance)"
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.inst USING fts5vocab(main, fts, instance)"
         )
         found = {name: _rows(snapshot, sql) for name, sql in _QUERIES.items()}
-        connection.execute("DROP TABLE temp.words")
+        connection.execute("DROP TABLE temp.inst")
     return found
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fabled.cards.shelf import CardShelf
+from fabled.daemon.study import Student
 from fabled.map.db import Snapshots
 from fabled.map.indexer import Indexer
 from fabled.map.opening import open_map
 from fabled.map.reconcile import survey, survey_vault
 from fabled.system import real
+from fabled.transcript.veil import Veil
 from fabled.vault.archive import seal_file, units
 from fabled.vault.sources import Sources
 from fabled.vault.store import Vault
@@ -17,17 +20,21 @@ KEY = b"k" * 32
 class Library:
     """Opens a Map in a folder and brings it up to date with a projects root."""
 
-    def __init__(self, folder, root, vault=None):
+    def __init__(self, folder, root, vault=None, *, redact=True):
         self.root = str(root)
         self.path = str(folder / "map.db")
         self.system = real()
-        self.writer = open_map(self.system.files, self.path, "test", now_ms=0).writer
+        self.veil = Veil(KEY, redact=redact)
+        opened = open_map(self.system.files, self.path, "test", self.veil, now_ms=0)
+        self.writer = opened.writer
         self.vault = vault or Vault(
             self.system.files, self.system.clock, str(folder / "vault"), "zstd"
         )
         self.sources = Sources(self.system.files, self.vault.catalogue)
-        self.indexer = Indexer(self.writer, self.sources, KEY)
+        self.indexer = Indexer(self.writer, self.sources, self.veil)
         self.snapshots = Snapshots(self.path)
+        self.cards = CardShelf(self.system.files, str(folder / "cards"))
+        self.student = Student(self.sources, self.veil, self.cards)
 
     def reconcile(self):
         """One pass as the daemon makes it; returns the outcomes by path."""
@@ -45,6 +52,13 @@ class Library:
         for path in self.indexer.retry_stale():
             outcomes[path] = self.index(path, afresh=True)
         return outcomes
+
+    def study(self):
+        """Bring terms and cards of all threads up to date; returns how many that were."""
+        done = 0
+        while (slice_ := self.student.slice(self.writer, self.system.clock, 10.0)).threads:
+            done += slice_.threads
+        return done
 
     def index(self, path, *, afresh=False):
         """Make the Map agree with one live path or strand."""

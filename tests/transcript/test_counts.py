@@ -11,6 +11,7 @@ import pytest
 from fabled.transcript.reader import Found, Reader
 from fabled.transcript.records import understand
 from fabled.transcript.threads import Placer
+from fabled.transcript.veil import Veil
 from tests.conftest import ROOT, SHARED
 from tests.support.oracle import objects
 
@@ -85,7 +86,7 @@ def test_file_gives_the_manifests_prompt_roots(folder, file):
         pytest.skip("not measured for this file")
     _, items = read(folder / file["file"])
     nodes = [
-        msgspec.structs.replace(understand(i.envelope, i.offset, b"").node, prompt_id=None)
+        msgspec.structs.replace(understand(i.envelope, i.offset, Veil(b"")).node, prompt_id=None)
         for i in items
         if isinstance(i, Found)
     ]
