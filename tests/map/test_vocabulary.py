@@ -6,12 +6,13 @@ import pytest
 
 from fabled.cards.shelf import Kept, current
 from fabled.map import cards, citations, queries, vocabulary
-from fabled.map.search import hits
+from fabled.map.search import hits, scope
 from fabled.model import Card, Filter
 from fabled.recall.question import understand
 from fabled.recall.search import Request, search
 from fabled.transcript.sentinel import consulted, wrap
 from fabled.transcript.veil import Veil
+from tests.conftest import SHARED
 from tests.support.dump import dump, studied
 from tests.support.maps import KEY, Library
 from tests.support.transcripts import prompt, reply, tool_call, uid
@@ -240,3 +241,47 @@ def test_study_of_the_corpus_equals_a_study_in_slices(tmp_path):
             fresh.study()
             assert studied(fresh.snapshots) == studied(grown.snapshots)
             assert dump(fresh.snapshots) == dump(grown.snapshots)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("which", ["corpus", "retrieval/code"])
+def test_every_thread_of_real_transcripts_has_terms_and_a_card_the_same_grown_or_at_once(
+    tmp_path, which
+):
+    """Half of each file first, then the rest; and facets let through just the threads that have."""
+    source = SHARED / which / "projects"
+    if not source.is_dir():
+        pytest.skip(f"needs ../shared/{which}, which is not part of the project")
+    root = tmp_path / "projects"
+    whole = {path: path.read_bytes() for path in source.rglob("*.jsonl")}
+    with Library(tmp_path, root) as grown:
+        for share in (2, 1):
+            for path, data in whole.items():
+                live = root / path.relative_to(source)
+                live.parent.mkdir(parents=True, exist_ok=True)
+                live.write_bytes(data[: len(data) // share])
+            grown.reconcile()
+            grown.study()
+        fresh_folder = tmp_path / "fresh"
+        fresh_folder.mkdir()
+        with Library(fresh_folder, root) as fresh:
+            fresh.reconcile()
+            fresh.study()
+            assert studied(fresh.snapshots) == studied(grown.snapshots)
+        with grown.snapshots.snapshot() as snapshot:
+            threads = snapshot.value("SELECT count(DISTINCT thread) FROM records")
+            assert snapshot.value("SELECT count(*) FROM cards") == threads > 40
+            for kind in ("target", "concept", "operative"):
+                _facets_are_exact(snapshot, kind)
+
+
+def _facets_are_exact(snapshot, kind):
+    for word in vocabulary.browse(snapshot, kind, "", 30)[::5]:
+        found = scope(snapshot, Filter(terms=((kind, word.text),))).threads
+        folded = sum(
+            one.threads
+            for one in vocabulary.browse(snapshot, kind, word.text, 10_000)
+            if one.text.lower() == word.text.lower()
+        )
+        assert word.threads <= found <= folded
