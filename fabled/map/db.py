@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 BUSY_MS = 5000
+FULL_TEXT = ("fts", "card_fts")
+"""The full-text indexes, by name."""
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
@@ -153,7 +155,8 @@ class Writer:
     def scrub(self) -> None:
         """Leave nothing of deleted rows in the database or its log. Cost: rewrites all of it."""
         with named_faults(self.path):
-            self._connection.execute("INSERT INTO fts(fts) VALUES('optimize')")
+            for index in FULL_TEXT:
+                self._connection.execute(f"INSERT INTO {index}({index}) VALUES('optimize')")
             self._connection.execute("VACUUM")
         self.checkpoint(truncate=True)
 
@@ -165,7 +168,8 @@ class Writer:
         """
         with named_faults(self.path):
             said = [str(row[0]) for row in self._connection.execute("PRAGMA quick_check(3)")]
-            self._connection.execute("INSERT INTO fts(fts) VALUES('integrity-check')")
+            for index in FULL_TEXT:
+                self._connection.execute(f"INSERT INTO {index}({index}) VALUES('integrity-check')")
         if said != ["ok"]:
             raise MapCorrupt(f"the Map {self.path} is damaged: {'; '.join(said)}")
 

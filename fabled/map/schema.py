@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import MapTooNew
+from fabled.map.db import FULL_TEXT
 
 if TYPE_CHECKING:
     from fabled.map.db import Snapshot, Writer, WriteTxn
@@ -140,7 +141,7 @@ def agree(txn: WriteTxn, name: str, value: str) -> bool:
         return False
     for table in (*_DERIVED, *_STUDIED):
         txn.run(f"DELETE FROM {table}")
-    for index in ("fts", "card_fts"):
+    for index in FULL_TEXT:
         txn.run(f"INSERT INTO {index}({index}) VALUES('delete-all')")
     return True
 
