@@ -264,7 +264,7 @@ class ProviderFailed(FabledError):
     exit_status = 1
     http_status = 502
     retry: ClassVar[Retry] = "later"
-    default_hint = "See the [cards] section of the configuration; fablectl config show"
+    default_hint = "See the [cards] section of: fablectl config show"
 
 
 class ProviderRefused(ProviderFailed):
@@ -282,6 +282,26 @@ class ClientRefused(FabledError):
     exit_status = 1
     http_status = 502
     default_hint = "Run the printed command yourself to see more."
+
+
+class NoServiceManager(FabledError):
+    """There is nothing here that could run the daemon as a service."""
+
+    code = "no_service_manager"
+    exit_status = 5
+    http_status = 409
+    default_hint = (
+        "Run the daemon itself: fabled; in a container or WSL start it with your own init."
+    )
+
+
+class ServiceFailed(FabledError):
+    """The service manager refused a command."""
+
+    code = "service_failed"
+    exit_status = 1
+    http_status = 502
+    default_hint = "See: fablectl service logs; and fablectl doctor"
 
 
 class GenerationDamaged(FabledError):

@@ -47,6 +47,7 @@ CITED = "/v1/cited/"
 CARDS = "/v1/cards/"
 AGENT = "/v1/agent/"
 HOOK = "/v1/hook"
+DOCTOR = "/v1/doctor"
 
 SOCKET_PATH_LIMITS = {"darwin": 103, "linux": 107}
 """Longest socket path in bytes: sun_path less its closing NUL."""

@@ -43,6 +43,8 @@ COMMANDS = {
     "vault": "vault",
     "forget": "forget",
     "events": "events",
+    "doctor": "doctor",
+    "service": "service",
     "mcp": "mcp",
     "integrate": "integrate",
     "config": "configuration",

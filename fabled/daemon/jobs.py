@@ -9,12 +9,14 @@ while its job runs is kept, because that run may have passed the place it is abo
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from fabled.system import Clock
 
 PULSE_S = 15.0
+RETRY_S = 20.0
+"""After a first failure; doubled for each one more, up to the job's interval."""
 _log = structlog.get_logger(__name__)
 
 
@@ -96,7 +100,8 @@ class Jobs:
             name: Unique.
             seconds: Between the beginnings of two runs; a longer run delays the next one.
             run: Does one run and says in a few words what it did. May raise: the error is
-                logged and the job runs again at its next time.
+                logged, and the job runs again sooner: `RETRY_S` later, then with growing
+                distance.
             first_s: From now to the first run; one interval when omitted.
 
         Raises:
@@ -149,7 +154,11 @@ class Jobs:
             job = self._jobs[name]
             job.again = job.began is not None
             if not job.again and not self._ending.is_set():
-                self._scheduler.modify_job(name, next_run_time=self._now())
+                self._move(name, self._now())
+
+    def _move(self, name: str, due: datetime) -> None:
+        with contextlib.suppress(JobLookupError):  # stopped meanwhile
+            self._scheduler.modify_job(name, next_run_time=due)
 
     def rows(self) -> list[JobRow]:
         """The state of every job, in the order of adding."""
@@ -184,6 +193,9 @@ class Jobs:
                 job.failures = job.failures + 1 if failed else 0
                 again, job.again = job.again, False
                 self._changed.notify_all()
+                retry_s = RETRY_S * 2 ** min(job.failures - 1, 30)
+                if failed and not again and retry_s < job.seconds:
+                    self._move(job.name, self._now() + timedelta(seconds=retry_s))
 
     def _beat(self) -> None:
         while not self._clock.wait(self._ending, self._pulse_s):
@@ -192,7 +204,7 @@ class Jobs:
                 latest = now + timedelta(seconds=job.seconds)
                 due: Any = self._scheduler.get_job(job.name)
                 if due.next_run_time > latest:  # the clock was set back
-                    self._scheduler.modify_job(job.name, next_run_time=latest)
+                    self._move(job.name, latest)
             self._scheduler.wakeup()  # its own wait does not count time asleep
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fabled import __version__
+from fabled.config import environment
 from fabled.daemon import home
 from fabled.daemon.answers import Answers
 from fabled.daemon.carding import EVERY_S as CARDS_S
@@ -23,11 +24,13 @@ from fabled.daemon.jobs import Jobs
 from fabled.daemon.keeper import Keeper
 from fabled.daemon.log import set_level
 from fabled.daemon.notices import of_vanished
+from fabled.daemon.notify import Manager
 from fabled.daemon.replies import application
 from fabled.daemon.routes import Routes
 from fabled.daemon.shelf import Shelf
 from fabled.daemon.status import Parts
 from fabled.daemon.upkeep import verify_slice
+from fabled.daemon.vitality import Vitality
 from fabled.daemon.watch import Watcher
 from fabled.daemon.worker import Calls, Under, Worker
 from fabled.errors import DaemonBusy, FabledError
@@ -56,6 +59,9 @@ ARCHIVE_FIRST_S, PRUNE_FIRST_S = 5.0, 90.0
 """Soon after the start: the machine may have been off while the client's deadline came near."""
 
 FIRST_PASS_POLL_S = 0.2
+PULSE_S = 20.0
+"""Between two signs of life, if the service manager does not want more."""
+
 DAY_S, VERIFY_FIRST_S = 86400.0, 3600.0
 
 
@@ -130,6 +136,8 @@ class _Daemon:
         self._jobs = Jobs(system.clock)
         self._watcher = self._watch()
         self._parts = Parts(system, keeper, self._jobs, self._watcher, system.clock.monotonic_s())
+        self._manager = Manager(environment(), system.processes.pid())
+        self._config_seen = self._config_state()
         self._draining = False
         self._passed = False
         self._stop = asyncio.Event()
@@ -168,6 +176,7 @@ class _Daemon:
             worker.start()
             ends.callback(worker.stop)
             ends.callback(self._keeper.stop)
+            self._vitality = Vitality(self._system.clock, self._keeper.snapshots, worker)
             self._keeper.begin()
             self._jobs.start()
             ends.callback(self._jobs.stop, JOBS_END_S)
@@ -175,6 +184,9 @@ class _Daemon:
 
     def _reconcile(self) -> str:
         self._watcher.refresh()
+        if self._config_state() != self._config_seen:
+            log.info("the configuration file changed")
+            self._take_up()
         ticket = self._desk.ask_survey()
         while not ticket.wait(1.0):
             if self._draining:
@@ -223,6 +235,7 @@ class _Daemon:
                 abort.set()
                 return
             log.info("stopping")
+            self._manager.stopping()
             self._draining = True
             self._keeper.stopping = True
             stop.set()
@@ -231,7 +244,33 @@ class _Daemon:
             loop.add_signal_handler(number, end)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, self._take_up))
         app = application(Routes(self._parts, lambda: self._draining).table())
-        await serve(app, self._endpoint.socket, stop=stop, abort=abort, started=self._ready)
+        pulse = asyncio.create_task(self._pulse(stop))
+        try:
+            await serve(app, self._endpoint.socket, stop=stop, abort=abort, started=self._ready)
+        finally:
+            pulse.cancel()
+
+    async def _pulse(self, stop: asyncio.Event) -> None:
+        """Tell the service manager how it goes, and that all is well as long as it is."""
+        loop = asyncio.get_running_loop()
+        every = min(PULSE_S, self._manager.watchdog_s / 3 or PULSE_S)
+        while not stop.is_set():
+            # In the pool that answers requests: when it is stuck, this is stuck.
+            trouble = await loop.run_in_executor(None, self._vitality.trouble)
+            if trouble is None:
+                self._manager.alive()
+            else:
+                log.error("not well", trouble=trouble)
+            self._manager.status(trouble or self._summary())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), every)
+
+    def _summary(self) -> str:
+        work = self._desk.work()
+        if work.progress is not None and work.pending.files:
+            done, total = work.progress.done_bytes, work.progress.total_bytes
+            return f"indexing: {done >> 20} of {total >> 20} MiB, {work.pending.files} files left"
+        return "; ".join(work.warnings[:1]) or "idle"
 
     def _ready(self) -> None:
         log.info(
@@ -241,9 +280,23 @@ class _Daemon:
             projects=list(self._desk.roots),
             home=str(self._settings.places.home),
         )
+        self._manager.ready()
 
     def _take_up(self) -> None:
         """Reload the configuration; a wrong one changes nothing."""
+        self._manager.reloading(self._system.clock.monotonic_s())
+        self._config_seen = self._config_state()
+        try:
+            self._take_up_settings()
+        finally:
+            self._manager.ready()
+
+    def _config_state(self) -> tuple[int, int] | None:
+        """What tells one state of the configuration file from the next."""
+        stat = self._system.files.stat(str(self._settings.places.config))
+        return None if stat is None else (stat.ino, stat.mtime_ns)
+
+    def _take_up_settings(self) -> None:
         try:
             settings = self._reload()
         except FabledError as fault:
@@ -257,4 +310,8 @@ class _Daemon:
         fixed = settings.places != self._settings.places
         if fixed or settings.projects != self._settings.projects:
             self._desk.note("restart", "places or projects changed; restart the daemon to use them")
+        elif settings.flag("index.redact") != self._settings.flag("index.redact"):
+            self._desk.note(
+                "restart", "index.redact changed; restart the daemon: all is read again"
+            )
         log.info("configuration reloaded")

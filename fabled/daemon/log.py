@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import logging
+from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
+from fabled.errors import AccessDenied
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+    from pathlib import Path
 
     from structlog.typing import Processor
 
@@ -27,6 +31,7 @@ LEVELS = {
 LONGEST_VALUE = 1000
 """Characters of one value that reach the log; a traceback keeps all of its lines."""
 
+SIZE, ROTATED = 5_000_000, 3
 _LIBRARIES = {
     "watchdog": logging.WARNING,
     "asyncio": logging.WARNING,
@@ -46,6 +51,27 @@ def configure(level: str, stream: TextIO) -> None:
         level: One of `LEVELS`.
         stream: Not closed here.
     """
+    _configure(level, logging.StreamHandler(stream), readable=stream.isatty())
+
+
+def configure_file(level: str, path: Path) -> None:
+    """The same into a private file, JSON lines, that never grows beyond `ROTATED` times `SIZE`.
+
+    For service managers that keep no log themselves.
+
+    Raises:
+        AccessDenied: The file cannot be opened.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handler = RotatingFileHandler(path, maxBytes=SIZE, backupCount=ROTATED, encoding="utf-8")
+        path.chmod(0o600)
+    except OSError as fault:
+        raise AccessDenied(f"cannot write the log {path}: {fault.strerror}") from fault
+    _configure(level, handler, readable=False)
+
+
+def _configure(level: str, handler: logging.Handler, *, readable: bool) -> None:
     logging.raiseExceptions = False
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
@@ -64,13 +90,12 @@ def configure(level: str, stream: TextIO) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _renderer(readable=stream.isatty()),
+                _renderer(readable=readable),
             ],
         )
     )

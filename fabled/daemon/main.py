@@ -27,21 +27,26 @@ if TYPE_CHECKING:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="What is logged to stderr; wins over the configuration.",
 )
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path),
+    help="Log to this file instead of stderr; it is rotated at 5 MB, three old ones are kept.",
+)
 @click.version_option(__version__, prog_name="fabled")
-def main(file: Path | None, log_level: str | None) -> None:
+def main(file: Path | None, log_level: str | None, log_file: Path | None) -> None:
     """Watch Claude Code transcripts, index them, and answer fablectl.
 
     Runs in the foreground until SIGTERM or SIGINT; a second signal does not wait for
     running requests. SIGHUP reloads the configuration.
     """
     try:
-        _run(file, log_level)
+        _run(file, log_level, log_file)
     except FabledError as fault:
         click.echo(f"fabled: {fault.message}\n{fault.hint}", err=True)
         sys.exit(fault.exit_status)
 
 
-def _run(file: Path | None, log_level: str | None) -> None:
+def _run(file: Path | None, log_level: str | None, log_file: Path | None) -> None:
     # Imported here, so that --help and a wrong configuration answer at once.
     from fabled.daemon import lifecycle, log  # noqa: PLC0415
     from fabled.system import real  # noqa: PLC0415
@@ -53,7 +58,11 @@ def _run(file: Path | None, log_level: str | None) -> None:
     settings = load()
     system = real()
     system.processes.settle_in()
-    log.configure(settings.text("log.level"), sys.stderr)
+    level = settings.text("log.level")
+    if log_file is None:
+        log.configure(level, sys.stderr)
+    else:
+        log.configure_file(level, log_file)
     lifecycle.run(settings, system, load)
 
 

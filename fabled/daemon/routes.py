@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from fabled.daemon.agent import AgentRoutes
 from fabled.daemon.asked import flag, number, search_asked
+from fabled.daemon.doctor import examine
 from fabled.daemon.hooks import heard
 from fabled.daemon.knowledge_routes import KnowledgeRoutes
 from fabled.daemon.replies import error_body, json_bytes, json_reply
@@ -18,6 +19,7 @@ from fabled.protocol import (
     BLOCK_TYPE,
     BLOCKS,
     DEFAULT_BUDGET,
+    DOCTOR,
     HOOK,
     INDEX,
     MAX_BUDGET,
@@ -72,6 +74,7 @@ class Routes:
             *self._knowledge.table(),
             *self._agent.table(),
             Route(HOOK, self.hook, methods=["POST"]),
+            Route(DOCTOR, self.doctor),
         ]
 
     def hook(self, request: Request) -> Response:
@@ -80,6 +83,10 @@ class Routes:
         names = ("event", "path", "session")
         text = heard(self._parts.keeper, *(given.get(name, "") for name in names))
         return json_reply({"text": text})
+
+    def doctor(self, _request: Request) -> Response:
+        """`GET /v1/doctor`."""
+        return json_reply({"findings": examine(self._parts)})
 
     def status(self, _request: Request) -> Response:
         """`GET /v1/status`."""

@@ -112,12 +112,17 @@ class Worker:
         self.failure: FabledError | None = None
         self._indexer = Indexer(writer, sources, under.veil)
         self._student = Student(sources, under.veil, CardShelf(system.files, under.home.cards))
+        self._busy_since: float | None = None
         self._unstudied = True
         self._studying = False
         self._studies: list[Ticket] = []
         self._rested = True
         self._children_fail = False
         self._thread = threading.Thread(target=self._run, name="worker")
+
+    def busy_since(self) -> float | None:
+        """Since when it has been in one step, on the monotonic clock; None while it waits."""
+        return self._busy_since
 
     def start(self) -> None:
         """Begin; the first thing is a survey."""
@@ -156,7 +161,9 @@ class Worker:
 
     def _step(self) -> bool:
         """Do the next thing; False when it is time to end."""
+        self._busy_since = None
         woken = self._desk.wait(self._patience())
+        self._busy_since = self._system.clock.monotonic_s()
         asked = self._desk.asked()
         self._studies += asked.studies
         if asked.stop:
@@ -305,7 +312,9 @@ class Worker:
         complete = False
         faults: list[FabledError] = []
         while not (offload.finished or complete or self._desk.stopping):
+            self._busy_since = None  # the child is asked for signs of life by its messages
             self._desk.wait_beside(lambda: offload.waiting, known)
+            self._busy_since = self._system.clock.monotonic_s()
             self._survey(self._desk.asked_beside())
             known, before = self._desk.last_asked, known
             offload.send(self._desk.newer(before))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from threading import Condition
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
@@ -160,6 +160,11 @@ class Writer:
             self._connection.execute("VACUUM")
         self.checkpoint(truncate=True)
 
+    def copy(self, path: str) -> None:
+        """Write a copy of the whole database; the file must not be there."""
+        with named_faults(self.path):
+            self._connection.execute("VACUUM INTO ?", (path,))
+
     def check(self) -> None:
         """Look through the whole database for damage.
 
@@ -181,6 +186,19 @@ class Writer:
     def close(self) -> None:
         """Close the connection; the last one to close takes the log file with it."""
         self._connection.close()
+
+
+class Features(NamedTuple):
+    """The SQLite in use: its version, and the options it was built with."""
+
+    version: str
+    options: frozenset[str]
+
+
+def features(snapshot: Snapshot) -> Features:
+    """What SQLite says of itself."""
+    options = frozenset(str(row[0]) for row in snapshot.rows("PRAGMA compile_options"))
+    return Features(str(snapshot.value("SELECT sqlite_version()")), options)
 
 
 class Deadline:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabled.errors import MapCorrupt
 from fabled.map.db import Writer
-from fabled.map.schema import agree, migrate
+from fabled.map.schema import VERSION, agree, migrate, number
 
 if TYPE_CHECKING:
     from fabled.system import Files
@@ -42,17 +42,34 @@ def open_map(
         DiskFull: There is no room for it.
     """
     try:
-        return Opened(*_open(path, version, veil, bulk=bulk))
+        return Opened(*_open(disk, path, version, veil, bulk=bulk))
     except MapCorrupt:
         aside = set_aside(disk, path, now_ms)
-    writer, _, migrations = _open(path, version, veil, bulk=bulk)
+    writer, _, migrations = _open(disk, path, version, veil, bulk=bulk)
     return Opened(writer, aside, migrations)
 
 
-def _open(path: str, version: str, veil: Veil, *, bulk: bool) -> tuple[Writer, None, list[str]]:
+BEFORE = ".before-upgrade"
+"""Ends the name of the copy of a Map that an older fabled wrote; one is kept."""
+
+
+def _keep_before(disk: Files, writer: Writer) -> None:
+    """Keep a copy of a Map that is about to be upgraded: its program may be wanted back."""
+    with writer.transaction() as txn:
+        old = 0 < number(txn) < VERSION
+    copy = f"{writer.path}{BEFORE}"
+    if old:
+        disk.remove(copy)
+        writer.copy(copy)
+
+
+def _open(
+    disk: Files, path: str, version: str, veil: Veil, *, bulk: bool
+) -> tuple[Writer, None, list[str]]:
     writer = Writer(path, bulk=bulk)
     with contextlib.ExitStack() as undo:
         undo.callback(writer.close)
+        _keep_before(disk, writer)
         migrations = migrate(writer, version)
         with writer.transaction() as txn:
             txn.row("SELECT count(*) FROM files")
@@ -71,10 +88,10 @@ def set_aside(disk: Files, path: str, now_ms: int) -> str:
 
 
 def clear_damaged(disk: Files, path: str) -> None:
-    """Remove every Map that was set aside: it may hold words that were forgotten since."""
+    """Remove every other copy of the Map: it may hold words that were forgotten since."""
     folder, _, name = path.rpartition("/")
     for entry in disk.scan(folder):
-        if entry.name.startswith(f"{name}.damaged-"):
+        if entry.name.startswith(f"{name}.damaged-") or entry.name == name + BEFORE:
             disk.remove(entry.path)
 
 

@@ -72,6 +72,6 @@ def test_completion_offers_commands_options_and_values():
         done = fablectl(env=variables)
         return [entry.rpartition(",")[2] for entry in done.stdout.decode().split()]
 
-    assert offered("s") == ["status", "search", "sessions", "session"]
+    assert offered("s") == ["status", "search", "sessions", "session", "service"]
     assert offered("search", "--si") == ["--since"]
     assert offered("search", "--level", "") == ["thread", "session", "record"]

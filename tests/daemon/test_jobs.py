@@ -10,7 +10,7 @@ import pytest
 import structlog
 from apscheduler.schedulers import base
 
-from fabled.daemon.jobs import Jobs
+from fabled.daemon.jobs import RETRY_S, Jobs
 from fabled.errors import DiskFull
 from fabled.system import real
 from tests.support.waiting import Heard, until
@@ -146,6 +146,42 @@ def test_failing_job_runs_again_at_its_interval(jobs):
     jobs.add("a", 0.01, run)
     jobs.start()
     heard.wait(partial(are_at_least, 3))
+
+
+def test_failing_job_is_tried_again_long_before_its_interval(jobs, monkeypatch):
+    """With growing distance, so that a job of a day's interval does not miss a day."""
+    monkeypatch.setattr("fabled.daemon.jobs.RETRY_S", 0.01)
+    heard = Heard()
+
+    def run():
+        heard()
+        raise DiskFull("still")
+
+    jobs.add("a", FOREVER, run, first_s=0)
+    jobs.start()
+    heard.wait(partial(are_at_least, 4))
+
+
+def test_distance_of_retries_grows_up_to_the_interval(jobs):
+    """A first failure is tried again after the least distance; success returns to the interval."""
+    outcomes = [DiskFull("one"), DiskFull("two"), None]
+    due = []
+
+    def run():
+        if fault := outcomes.pop(0):
+            raise fault
+        return "fine"
+
+    jobs.add("a", FOREVER, run)
+    jobs.start()
+    for words in ("one", "two", "ok: fine"):
+        before = real().clock.now_ms()
+        jobs.run_now("a")
+        until(partial(has_result, jobs, words))
+        due.append(row(jobs).next_run - before)
+    assert 0 < due[0] - RETRY_S * 1000 < 15_000
+    assert 0 < due[1] - 2 * RETRY_S * 1000 < 15_000
+    assert due[2] > 10 * RETRY_S * 1000
 
 
 def test_job_never_overlaps_itself_and_does_not_hold_up_others(jobs):
