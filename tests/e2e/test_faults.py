@@ -17,6 +17,7 @@ from fabled.map.db import Snapshots
 from tests.conftest import ROOT
 from tests.support.daemons import Daemon
 from tests.support.dump import dump
+from tests.support.folders import let_others_in
 from tests.support.transcripts import prompt, reply, uid
 from tests.support.waiting import until
 
@@ -227,8 +228,7 @@ def test_unreadable_transcript_is_named_and_read_once_allowed(tmp_path, root):
     secret.write_bytes(prompt("p2", text="closed"))
     secret.chmod(0)
     os.chown(secret, 12345, 12345)
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
+    let_others_in(tmp_path)
     folder = tmp_path / "daemon"
     folder.mkdir()
     os.chown(folder, 12345, 12345)

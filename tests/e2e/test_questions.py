@@ -40,10 +40,11 @@ def daemon(tmp_path_factory):
         yield running
 
 
+@pytest.mark.timeout(240)
 def test_any_bytes_are_a_question_or_a_usage_error(daemon):
     """No text is a fault of the daemon, none hangs; an empty one is the asker's mistake."""
     random.seed(7)
-    lengths = [random.randrange(1, 200) for _ in range(1000)]
+    lengths = [random.randrange(1, 200) for _ in range(400)]
     for question in [*HARD, *(random.randbytes(length) for length in lengths)]:
         reply = daemon.get("/v1/search?q=" + quote_from_bytes(question, safe=""))
         blank = not question.strip(b"\0 \t\r\n")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.race.experiment import experiment, interpreter
 from tests.race.writers import STYLES
+from tests.support.folders import let_others_in
 
 pytestmark = pytest.mark.timeout(120)
 SECONDS = 2.5
@@ -38,8 +39,7 @@ def test_unprivileged_owner_loses_nothing(tmp_path):
         pytest.skip("this process is unprivileged already: the other tests show it")
     if interpreter(65534) is None:
         pytest.skip("no Python here that an unprivileged user may run")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_others_in(tmp_path)
     found = experiment(tmp_path / "x", "oac", SECONDS, uid=65534)
     assert (found["lost"], found["torn"], found["reordered"]) == (0, 0, 0)
     assert found["replaced"] >= 5
